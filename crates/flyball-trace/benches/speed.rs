@@ -1,15 +1,13 @@
-//! How fast traces are read, side by side with what else reads them:
-//! `cargo bench -p flyball-trace`.
+//! Measures how fast traces are read, compared with other readers: `cargo bench -p flyball-trace`.
 //!
-//! CPU time, not wall time, except for the gain by threads. Every figure is the best of several
-//! rounds. `-- --lines N` sets the size of the text (a million lines are 200 MB),
-//! `-- --tracer PATH` runs the kernel's amd_pstate_trace.py on the same file, `-- --live` also
-//! records on this machine (root; next to trace-cmd if that is installed),
-//! `-- --only command|text|report|pages|live|page|parquet` leaves the other parts out. `command`
-//! runs the program itself, `-- --flyball PATH` or the one that was built next to this benchmark
-//! (`cargo build --release`). `--only page` makes the page of so many lines and CPUs,
-//! `--only parquet` (with `--features parquet`) the Parquet file; `--keep DIR` keeps both, and the
-//! CSV files.
+//! All figures are CPU time except for the gain by threads, and each is the best of several rounds.
+//! `-- --lines N` sets the size of the text (a million lines are 200 MB), `-- --tracer PATH` runs
+//! the kernel's amd_pstate_trace.py on the same file, `-- --live` also records on this machine
+//! (root; compared with trace-cmd if that is installed), `-- --only
+//! command|text|report|pages|live|page|parquet` selects one part. `command` runs the program
+//! itself, `-- --flyball PATH` or the one that was built next to this benchmark (`cargo build
+//! --release`). `--only page` makes the page for this many lines and CPUs, `--only parquet` (with
+//! `--features parquet`) the Parquet file; `--keep DIR` keeps both, and the CSV files.
 
 use std::{
     collections::HashMap,
@@ -84,13 +82,13 @@ fn options() -> Options {
     options
 }
 
-/// target/release/flyball, where this is target/release/deps/speed-HASH.
+/// Returns target/release/flyball if this is target/release/deps/speed-HASH.
 fn next_to_this() -> Option<PathBuf> {
     let flyball = std::env::current_exe().ok()?.parent()?.parent()?.join("flyball");
     flyball.is_file().then_some(flyball)
 }
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers, equal in every run.
 struct Chance(u64);
 
 impl Chance {
@@ -143,7 +141,7 @@ fn write_text(path: &Path, lines: u64, cpus: u32) {
     out.flush().expect("room on the disk");
 }
 
-/// The least CPU time of some rounds, of this process or of its children.
+/// The lowest CPU time of some rounds, of this process or of its children.
 fn best(rounds: u32, children: bool, mut work: impl FnMut()) -> f64 {
     let round = |_| {
         let before = usage(children).time;
@@ -153,7 +151,7 @@ fn best(rounds: u32, children: bool, mut work: impl FnMut()) -> f64 {
     (0..rounds).map(round).fold(f64::INFINITY, f64::min)
 }
 
-/// Reads the text. Answers its records, and the CPU time of the thread that used most.
+/// Parses the text. Returns the number of records, and the CPU time of the busiest thread.
 fn parse(path: &Path, threads: usize, chunk: usize) -> (u64, Duration) {
     let options = TextOptions { threads: NonZeroUsize::new(threads).expect("not 0"), chunk, details: false };
     let mut sum = 0u64;
@@ -181,7 +179,7 @@ fn text(options: &Options, path: &Path) {
     let bytes = std::fs::metadata(path).expect("the file").len() as f64;
     let ours = best(5, false, || assert_eq!(parse(path, 1, options.chunk).0, options.lines));
     let grep = best(5, true, || {
-        // Into a pipe: grep stops at the first line that matches if its output is /dev/null.
+        // Use a pipe: with output to /dev/null grep stops at the first matching line.
         let found = Command::new("grep").arg("-c").arg("amd_pstate_perf").arg(path).output().expect("grep");
         assert_eq!(String::from_utf8_lossy(&found.stdout).trim(), options.lines.to_string());
     });
@@ -196,7 +194,7 @@ fn text(options: &Options, path: &Path) {
     line("  parse, bytes a second of CPU time", format!("{rate:.2} GB/s"), ">= 0.9 GB/s", rate >= 0.9);
     let peak = usage(false).peak_kib as f64 / 1024.0;
     line("  largest memory so far", format!("{peak:.1} MiB"), "< 64 MiB", peak < 64.0);
-    // Rounds in turn, so that another load of the machine meets both.
+    // Interleave the rounds, so that other load affects both equally.
     let (mut one, mut two, mut busier) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
     for _ in 0..7 {
         let round = |threads| {
@@ -216,7 +214,7 @@ fn text(options: &Options, path: &Path) {
         ">= 1.7",
         one / two >= 1.7,
     );
-    // What two threads can gain here: two that share nothing, each with the whole text.
+    // The upper bound of two threads' gain: two that share nothing, each with the whole text.
     let mut apart = f64::INFINITY;
     for _ in 0..5 {
         let start = Instant::now();
@@ -232,8 +230,8 @@ fn text(options: &Options, path: &Path) {
     line("  one thread over the busier of two, CPU time", format!("{gain:.2}"), ">= 1.7", gain >= 1.7);
 }
 
-/// The whole command over `grep -c` of the same file: start, reading, analysis and printing. Rounds
-/// in turn, so that another load of the machine meets all of them.
+/// Compares the whole command with `grep -c` of the same file: start, reading, analysis and
+/// printing. The rounds are interleaved, so that other load affects all equally.
 fn command(options: &Options, path: &Path) {
     let Some(flyball) = &options.flyball else {
         println!("command: left out: build flyball, or name it with --flyball");
@@ -263,7 +261,7 @@ fn command(options: &Options, path: &Path) {
 fn report(options: &Options, path: &Path) {
     let folder = options.keep.as_deref().unwrap_or(&options.directory).join("flyball-speed-csv");
     let once = |csv: bool| {
-        // Into a new directory, as the tracer writes.
+        // Into a new directory, like the tracer.
         let _ = std::fs::remove_dir_all(&folder);
         best(1, false, || {
             let names = Arc::new(Names::default());
@@ -285,7 +283,7 @@ fn report(options: &Options, path: &Path) {
             }
         })
     };
-    // In turn, so that another load of the machine meets both.
+    // Interleave the rounds, so that other load affects both equally.
     let (mut with, mut without) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..5 {
         without = without.min(once(false));
@@ -300,8 +298,8 @@ fn report(options: &Options, path: &Path) {
     if let Some(tracer) = &options.tracer {
         let place = options.directory.join("flyball-speed-tracer");
         let _ = std::fs::remove_dir_all(&place);
-        // Its plots are left out, and their cost with them: it asks a module for them, and gets one
-        // that does nothing.
+        // Exclude the cost of its plots: it imports a module for them, so give it one that does
+        // nothing.
         let module = place.join("stand-in/Gnuplot");
         std::fs::create_dir_all(&module).expect("a directory");
         std::fs::write(
@@ -309,7 +307,7 @@ fn report(options: &Options, path: &Path) {
             "class Gnuplot:\n    def __init__(self, *a, **k): pass\n    def __call__(self, *a): pass\n",
         )
         .expect("a file in the directory");
-        // It takes all of numpy's names and uses one of them, for a list.
+        // It imports all names of numpy but uses only one, for a list.
         let numpy = Command::new("python3").args(["-c", "import numpy"]).stderr(Stdio::null()).status();
         if !numpy.is_ok_and(|status| status.success()) {
             std::fs::write(
@@ -330,7 +328,7 @@ fn report(options: &Options, path: &Path) {
                 .stdout(Stdio::null());
             let _ = command.status();
         });
-        // It keeps its files two directories down; without rows it failed early, and its time means
+        // It keeps its files two directories down. Without rows it failed early, and its time means
         // nothing.
         let rows = std::fs::read(place.join("results/speed/cpu.csv")).unwrap_or_default();
         let rows = rows.iter().filter(|byte| **byte == b'\n').count();
@@ -349,7 +347,7 @@ fn report(options: &Options, path: &Path) {
     }
 }
 
-/// The page with the pictures: its size, and what it costs beyond the report.
+/// Measures the page with plots: its size, and its cost beyond the report.
 fn page(options: &Options, path: &Path) {
     let out = options.keep.as_deref().unwrap_or(&options.directory).join("flyball-speed.html");
     let time = best(1, false, || {
@@ -381,7 +379,7 @@ fn page(options: &Options, path: &Path) {
     }
 }
 
-/// The Parquet file: rows a second beyond reading, and bytes a row.
+/// Measures the Parquet file: rows per second beyond reading, and bytes per row.
 #[cfg(feature = "parquet")]
 fn parquet(options: &Options, path: &Path) {
     use flyball_trace::parquet::ParquetFile;
@@ -418,7 +416,7 @@ fn parquet(_: &Options, _: &Path) {
     println!("parquet: left out: build with --features parquet");
 }
 
-/// `amd_pstate_perf` as kernels from 6.15 on have it.
+/// `amd_pstate_perf` of kernels from 6.15 on.
 fn format(id: u16) -> EventFormat {
     let fields = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
         \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
@@ -492,8 +490,8 @@ fn pages() {
     line("  walk and decode, a record", format!("{each:.1} ns"), "<= 25 ns", each <= 25.0);
 }
 
-/// Writes records of `amd_pstate_perf`'s size into the ring buffer of each CPU, 100,000 a second
-/// and CPU, from a thread bound to it. Answers how many, and the CPU time that took.
+/// Writes records of `amd_pstate_perf`'s size into the ring buffer of each CPU, 100,000 per second
+/// and CPU, from a thread bound to the CPU. Returns their number and the CPU time.
 fn feed(marker: impl Fn() -> File) -> (u64, Duration) {
     const RATE: f64 = 100_000.0;
     let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get) as u32;
@@ -501,7 +499,7 @@ fn feed(marker: impl Fn() -> File) -> (u64, Duration) {
         .map(|cpu| {
             let mut marker = marker();
             std::thread::spawn(move || {
-                // A container may not have the first CPUs; then the scheduler chooses.
+                // A container may lack the first CPUs; then the scheduler chooses.
                 let _ = pin_thread(cpu);
                 let bytes = payload(0, &Chance(3).event(0));
                 let start = Instant::now();
@@ -576,9 +574,9 @@ fn live(options: &Options) {
     }
 }
 
-/// A script around trace-cmd for containers: trace-cmd writes to these files at its start and gives
-/// up if it may not. In a mount namespace of its own it finds plain files there, and the machine
-/// stays unchanged.
+/// A script around trace-cmd for containers, because trace-cmd gives up if it may not write to
+/// these files. In its own mount namespace it finds plain files instead, and the machine does not
+/// change.
 const UNHINDERED: &str = "plain=$1; instance=$2; shift 2
 for file in /proc/sys/kernel/ftrace_enabled $instance/set_ftrace_filter $instance/set_ftrace_notrace \
     $instance/set_ftrace_pid; do
@@ -598,8 +596,8 @@ fn records_in(path: &Path) -> u64 {
     if read.is_ok() { count } else { 0 }
 }
 
-/// CPU time that `trace-cmd record` takes for the same records, its start and file included, and
-/// their number. It is without compression, which would cost it more.
+/// Runs `trace-cmd record` on the same records. Returns its CPU time, including its start and its
+/// file, and the number of records. Compression is off, because it would cost more.
 fn trace_cmd(options: &Options) -> Result<(Duration, u64), String> {
     let said = |error: std::io::Error| error.to_string();
     let file = options.directory.join("flyball-speed-trace-cmd.dat");
@@ -610,11 +608,11 @@ fn trace_cmd(options: &Options) -> Result<(Duration, u64), String> {
         let _ = (std::fs::remove_file(&file), std::fs::remove_file(&plain), std::fs::remove_dir(&instance));
     };
     gone();
-    // It turns the global buffer off and leaves it so.
+    // trace-cmd turns the global buffer off and leaves it off.
     let global = instance.join("../../tracing_on");
     let was_on = std::fs::read(&global).unwrap_or_default();
     std::fs::create_dir(&instance).map_err(said)?;
-    // Off, so that its start can be seen.
+    // Turn tracing off, to see when trace-cmd has started.
     std::fs::write(instance.join("tracing_on"), "0").map_err(said)?;
     File::create(&plain).map_err(said)?;
     let before = usage(true).time;

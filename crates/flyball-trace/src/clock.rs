@@ -11,7 +11,7 @@ pub enum Clock {
     Local,
     /// Nanoseconds, the same on all CPUs.
     Global,
-    /// One more per event.
+    /// A counter of events.
     Counter,
     /// Hundredths of a second since boot: jiffies in units of USER_HZ (`trace_clock_jiffies()`).
     Uptime,
@@ -27,7 +27,7 @@ pub enum Clock {
     Tai,
     /// Cycles of the time stamp counter.
     X86Tsc,
-    /// A clock that this library does not know. Taken for nanoseconds, as trace-cmd does.
+    /// A clock that this library does not know. It is treated as nanoseconds, as in trace-cmd.
     Unknown,
     /// Plain numbers in trace text, which does not name its clock.
     Ticks,
@@ -46,13 +46,13 @@ impl Clock {
             "boot" => Clock::Boot,
             "tai" => Clock::Tai,
             "x86-tsc" | "tsc" => Clock::X86Tsc,
-            // ARCH_TRACE_CLOCKS of other architectures, and clocks of kernels to come.
+            // Clocks of other architectures (ARCH_TRACE_CLOCKS), and of future kernels.
             _ => Clock::Unknown,
         }
     }
 
-    /// The chosen clock out of a `trace_clock` file: the one in brackets. A text without brackets
-    /// is a name.
+    /// Returns the chosen clock in a `trace_clock` file, which is the one in brackets. A text
+    /// without brackets is a clock's name.
     pub fn chosen(text: &str) -> Clock {
         let name = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(name, _)| name);
         Clock::named(name.unwrap_or(text).trim())
@@ -61,20 +61,20 @@ impl Clock {
     /// Returns whether the clock counts nanoseconds (`in_ns` of trace_clocks[] in
     /// kernel/trace/trace.c).
     pub fn nanoseconds(self) -> bool {
-        // `Unknown` counts as nanoseconds: only counter, uptime and x86-tsc of the kernel's clocks
-        // do not.
+        // Treat `Unknown` as nanoseconds: of the kernel's clocks, only counter, uptime and x86-tsc
+        // differ.
         !matches!(self, Clock::Counter | Clock::Uptime | Clock::X86Tsc | Clock::Ticks)
     }
 }
 
-/// Nanoseconds to microseconds as trace text has them: rounded (ns2usecs() in
+/// Converts nanoseconds to microseconds as in trace text, with rounding (ns2usecs() in
 /// kernel/trace/trace.c).
 #[inline]
 pub const fn microseconds(nanoseconds: u64) -> u64 {
     nanoseconds.saturating_add(500) / 1_000
 }
 
-/// A time as trace text has it: seconds with six digits, or a plain number.
+/// A time as trace text prints it: seconds with six decimals, or a plain number.
 #[derive(Debug, Clone, Copy)]
 pub struct Stamp {
     /// Nanoseconds or ticks.

@@ -1,4 +1,4 @@
-//! Names of tasks, as records carry them.
+//! Names of tasks in records.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ impl Comm {
     /// The name in `bytes`, up to the first NUL, cut at 16 bytes (`TASK_COMM_LEN`).
     #[inline]
     pub fn new(bytes: &[u8]) -> Comm {
-        // Zeros behind the name, whatever the kernel left there: names are compared and hashed as
+        // Fill up with zeros, whatever the kernel left there: names are compared and hashed as
         // arrays.
         let mut comm = [0; 16];
         let bytes = &bytes[..bytes.len().min(16)];
@@ -20,7 +20,7 @@ impl Comm {
         Comm(comm)
     }
 
-    /// A name that is known to be followed by nothing but NULs.
+    /// A name that is padded with NULs.
     #[inline]
     pub(crate) const fn filled(bytes: [u8; 16]) -> Comm {
         Comm(bytes)
@@ -40,7 +40,7 @@ impl Comm {
 
 impl fmt::Display for Comm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // prctl(PR_SET_NAME) takes any bytes.
+        // prctl(PR_SET_NAME) accepts any bytes.
         f.pad(&String::from_utf8_lossy(self.bytes()))
     }
 }

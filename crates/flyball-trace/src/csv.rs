@@ -1,12 +1,12 @@
 //! The CSV files of the kernel's own tracers (tools/power/x86/amd_pstate_tracer and
-//! intel_pstate_tracer), with their columns, formats and roundings, so that programs that read
-//! theirs can read these.
+//! intel_pstate_tracer), with their columns, formats and rounding, so that programs that read their
+//! files can read these.
 //!
-//! Like in those tools, the first record of each CPU consumes a sample number and makes no row;
-//! arithmetic has eleven significant digits (so times above 100,000 s lose their last microseconds
+//! As in those tools, the first record of each CPU uses up a sample number but makes no row;
+//! arithmetic has eleven significant digits (so times above 100,000 s lose their last microsecond
 //! digit); the task's column is name, minus sign and number without blanks. Unlike in those tools,
-//! a task called `job[12]` is not booked on CPU 12, CPUs from 256 on are not an error, a TGID is
-//! not glued to the task's number, and CPUs without rows get no file.
+//! a task called `job[12]` is not attributed to CPU 12, CPUs from 256 on are not an error, a TGID
+//! is not joined to the task's number, and CPUs without rows get no file.
 
 mod digits;
 mod row;
@@ -28,14 +28,14 @@ pub use row::{AMD_HEADER, CsvRow, INTEL_HEADER, Rows};
 
 /// Writes cpu.csv and a cpuNNN.csv for each CPU into a directory.
 ///
-/// Rows are made once, in the order of time, into a block of cpu.csv. A full block is cut up for
-/// the CPUs' own files, one CPU after the other: with hundreds of CPUs each row would otherwise
-/// meet a buffer that the cache has forgotten.
+/// Each row is formatted once, in chronological order, into a block of cpu.csv. A full block is
+/// then split into the CPUs' own files, one CPU after the other. Otherwise, with hundreds of CPUs,
+/// each row would need a buffer that is no longer in the cache.
 #[derive(Debug)]
 pub struct CsvFiles {
     directory: PathBuf,
     rows: Rows,
-    /// cpu.csv, and its rows that are not written yet.
+    /// cpu.csv. `block` has its unwritten rows.
     all: File,
     replacement: Replacement,
     block: Vec<u8>,
@@ -44,8 +44,8 @@ pub struct CsvFiles {
 }
 
 impl CsvFiles {
-    /// Files in `directory`, which is made if it is not there. With `per_cpu`, one more for each
-    /// CPU.
+    /// Creates the files in `directory`, and the directory if necessary. With `per_cpu`, there is
+    /// one more file for each CPU.
     pub fn create(directory: &Path, per_cpu: bool) -> Result<CsvFiles, TraceError> {
         flyball_files::make_dirs(directory).map_err(|error| TraceError::io("create", directory, error))?;
         let path = directory.join("cpu.csv");
@@ -56,7 +56,7 @@ impl CsvFiles {
             rows: Rows::default(),
             all,
             replacement,
-            // A block is written once it is full, so it grows beyond that by up to one row.
+            // A block is written once it is full, so it exceeds this by at most one row.
             block: Vec::with_capacity(BLOCK + 4096),
             rows_are_first: true,
             split: per_cpu.then(|| SplitFiles::new(directory)),
@@ -66,7 +66,7 @@ impl CsvFiles {
     #[inline]
     pub fn add(&mut self, record: &Record) -> Result<(), TraceError> {
         let Some(CsvRow { cpu, header, row }) = self.rows.row(record) else { return Ok(()) };
-        // The first row shows which header it is: the two tracers have different columns.
+        // The first row determines the header: the two tracers have different columns.
         if self.rows_are_first {
             self.rows_are_first = false;
             self.block.extend_from_slice(header.as_bytes());
@@ -78,9 +78,9 @@ impl CsvFiles {
         if self.block.len() >= BLOCK { self.write_block() } else { Ok(()) }
     }
 
-    /// Hands the block's rows to their CPUs' files, and writes it.
+    /// Splits the block's rows into the CPUs' files, and writes the block.
     fn write_block(&mut self) -> Result<(), TraceError> {
-        // Before the block is cleared: the pieces that were noted are places in it.
+        // Before the block is cleared, because the noted pieces are offsets in it.
         if let (Some(split), Some(header)) = (&mut self.split, self.rows.header()) {
             split.take(&self.block, header)?;
         }
@@ -89,11 +89,11 @@ impl CsvFiles {
         written.map_err(|error| TraceError::io("write", self.directory.join("cpu.csv"), error))
     }
 
-    /// Writes what is left. Answers the number of rows, and of records of another driver that were
-    /// left out.
+    /// Writes the remaining rows. Returns the number of rows, and of skipped records of another
+    /// driver.
     pub fn finish(mut self) -> Result<(u64, u64), TraceError> {
-        // Without any row the tracers' file has its header too. Records of amd-pstate that have no
-        // counters are no rows, and show no tracer.
+        // The tracers' file has its header even without rows. Records of amd-pstate without
+        // counters make no rows and determine no tracer.
         if self.rows_are_first {
             self.block.extend_from_slice(self.rows.header().unwrap_or(AMD_HEADER).as_bytes());
         }
@@ -107,8 +107,8 @@ impl CsvFiles {
     }
 }
 
-/// Bytes of cpu.csv that are written at once. Smaller than the second-level cache: the rows of a
-/// block are read again when they are split by CPU.
+/// Size of a write to cpu.csv. It is below the second-level cache, because a block's rows are read
+/// again when they are split by CPU.
 const BLOCK: usize = 512 * 1024;
 
 #[cfg(test)]
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn each_cpus_file_has_its_rows_of_the_whole() {
-        // More CPUs than files are kept open, one of which has more rows than all others, over
+        // More CPUs than files are kept open. One of them has more rows than all others, over
         // several blocks.
         let folder = tempfile::tempdir().unwrap();
         let mut files = CsvFiles::create(folder.path(), true).unwrap();

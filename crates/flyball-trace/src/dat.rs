@@ -1,5 +1,5 @@
-//! trace.dat, the file of trace-cmd and kernelshark: versions 6 (parts in a fixed order) and 7
-//! (sections that an options list points at, which may be compressed).
+//! trace.dat, the file format of trace-cmd and kernelshark: versions 6 (parts in a fixed order) and
+//! 7 (sections, possibly compressed, that a list of options refers to).
 
 mod buffer;
 mod compression;

@@ -1,8 +1,8 @@
-//! Decodes a ring-buffer record's bytes into an [`Event`], by the layouts that the trace's own
-//! format files describe.
+//! Decodes a ring-buffer record into an [`Event`], using the layouts in the trace's own format
+//! files.
 //!
-//! Each format is compiled once into a [`Plan`]: for the events of the table, the place of every
-//! field as one load, one shift and one mask, so that a record costs a few nanoseconds whatever its
+//! Each format is compiled once into a [`Plan`]. For the events in the table, it reads each field
+//! with one load, one shift and one mask, so that a record takes a few nanoseconds whatever its
 //! layout.
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     record::Record,
 };
 
-/// One event of a trace: its format, and what becomes of its records.
+/// An event of a trace: its format, and how to decode its records.
 #[derive(Debug, Clone)]
 struct KnownEvent {
     format: EventFormat,
@@ -27,7 +27,7 @@ struct KnownEvent {
 /// Decodes the records of one trace.
 #[derive(Debug, Clone)]
 pub struct Decoder {
-    /// Index into `events` by event number, 0 for an unknown one.
+    /// Index into `events` by event number; 0 for an unknown number.
     by_id: Vec<u16>,
     events: Vec<KnownEvent>,
     flags: Slot,
@@ -37,7 +37,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder for events of these formats. Names of events that are passed through go into
+    /// Creates a decoder for events of these formats. Names of passed-through events are added to
     /// `names`.
     pub fn new(formats: &[EventFormat], names: &Names) -> Decoder {
         let mut decoder = Decoder {
@@ -50,7 +50,7 @@ impl Decoder {
             pid: Slot { load: 0, shift: 32, mask: 0xffff_ffff, sign: 1 << 31 },
             common: 8,
         };
-        // All events of a trace share the common fields; if no format is whole, they lie as ever
+        // All events of a trace share the common fields. If no format is complete, use their layout
         // since 2.6.31.
         if let Some((slots, size)) = formats.iter().find_map(common_slots) {
             [decoder.flags, decoder.preempt, decoder.pid] = slots;
@@ -59,10 +59,10 @@ impl Decoder {
         for format in formats {
             let at = usize::from(format.id);
             if decoder.by_id.len() <= at {
-                // At most 65536 numbers of two bytes: `id` has 16 bits.
+                // At most 65,536 entries of two bytes, because `id` has 16 bits.
                 decoder.by_id.resize(at + 1, 0);
             }
-            // `by_id` has 16 bits for an event's place, as common_type has for its number.
+            // Entries of `by_id` have 16 bits, like the numbers in common_type.
             if decoder.events.len() >= usize::from(u16::MAX) {
                 break;
             }
@@ -72,7 +72,7 @@ impl Decoder {
                 size: format.size(),
                 format: format.clone(),
             });
-            // Counted from 1: 0 is a number without a format.
+            // Indexes start at 1, because 0 marks a number without a format.
             decoder.by_id[at] = decoder.events.len() as u16;
         }
         decoder
@@ -80,28 +80,28 @@ impl Decoder {
 
     fn known(&self, payload: &[u8]) -> Option<&KnownEvent> {
         let [low, high] = *payload.first_chunk()?;
-        // A table and not a map: this is done for each record, and numbers are below some
-        // thousands.
+        // A table instead of a map, because every record needs a lookup, and numbers stay below
+        // some thousands.
         let index = *self.by_id.get(usize::from(u16::from_le_bytes([low, high])))?;
         self.events.get(usize::from(index).checked_sub(1)?)
     }
 
-    /// The format of a record, by the event number that it starts with.
+    /// The format of a record, by the event number at its start.
     pub fn format(&self, payload: &[u8]) -> Option<&EventFormat> {
         self.known(payload).map(|known| &known.format)
     }
 
-    /// Returns a record's details beyond its event: the fields of a passed-through event.
+    /// Returns a record's details that its event lacks: the fields of a passed-through event.
     pub fn detail<'a>(&'a self, record: &Record, payload: &'a [u8]) -> Detail<'a> {
         match (record.event, self.format(payload)) {
-            // An event of the table has all of its fields in `Event`.
+            // `Event` has all fields of an event in the table.
             (Event::Other(_), Some(format)) => Detail::Bytes { format, payload },
             _ => Detail::None,
         }
     }
 
-    /// Name and fields of a record that is passed through, as a line shows them; nothing for all
-    /// others.
+    /// Name and fields of a passed-through record, as a line shows them; empty for all other
+    /// records.
     pub fn other(&self, record: &Record, payload: &[u8]) -> String {
         match self.detail(record, payload) {
             detail @ Detail::Bytes { format, .. } => format!("{}: {detail}", format.name),
@@ -117,11 +117,11 @@ impl Decoder {
     /// Decodes one record of `cpu`'s buffer.
     ///
     /// # Errors
-    /// If the record is too short for its event, or no format has its number.
+    /// The record is too short for its event, or no format has its number.
     #[inline]
     pub fn decode(&self, time: u64, cpu: u32, payload: &[u8]) -> Result<Record, Malformed> {
         let Some(known) = self.known(payload) else { return Err(unknown(payload)) };
-        // Checked once per record, so that the loads of the fields need no error of their own.
+        // Checked once per record, so that the field loads cannot fail.
         if payload.len() < known.size || payload.len() < self.common {
             return Err(too_short(payload, known));
         }
@@ -129,7 +129,7 @@ impl Decoder {
             time,
             cpu,
             pid: self.pid.get(payload) as i32,
-            // A record has a task's number only; who has saved_cmdlines fills the name in.
+            // A record has only the task's number; callers with saved_cmdlines fill in the name.
             comm: Comm::default(),
             flags: self.flags.get(payload) as u8,
             preempt: self.preempt.get(payload) as u8,
@@ -138,13 +138,13 @@ impl Decoder {
     }
 }
 
-/// Flags, preemption count and task of a format's common fields, and their size.
+/// Flags, preemption count and task in a format's common fields, and the size of these fields.
 fn common_slots(format: &EventFormat) -> Option<([Slot; 3], usize)> {
     let common = format.fields.get(..format.common)?;
     let size = common.iter().map(|field| field.offset.saturating_add(field.size)).max()?;
     let slot = |name: &str| format.field(name).and_then(|field| Slot::new(field, size));
     let kind = slot("common_type")?;
-    // `known` reads the event number from the first two bytes; a layout that has it elsewhere is
+    // `known` reads the event number from the first two bytes, so a layout with it elsewhere is
     // damaged.
     if (kind.load, kind.shift, kind.mask) != (0, 0, 0xffff) {
         return None;

@@ -1,5 +1,5 @@
-//! The fields of events that this library does not know by name: shown as the trace's own format
-//! file lays them out.
+//! The fields of events that this library does not know by name, displayed by the layout in the
+//! trace's own format file.
 
 use std::fmt;
 
@@ -10,29 +10,29 @@ use crate::{
     record::Record,
 };
 
-/// Details of a record beyond its [`Event`](crate::Event): for passed-through events, all of their
-/// fields.
+/// Details of a record that its [`Event`](crate::Event) lacks: all fields of a passed-through
+/// event.
 #[derive(Debug, Clone, Copy)]
 pub enum Detail<'a> {
-    /// Nothing: the record has no more, or details were not requested.
+    /// None: the record has no more, or details were not requested.
     None,
-    /// The record's bytes, and what lies where in them.
+    /// The record's bytes and their layout.
     Bytes {
         format: &'a EventFormat,
         /// The record, from `common_type` on.
         payload: &'a [u8],
     },
-    /// The text behind the event's name.
+    /// The text after the event's name.
     Text(&'a [u8]),
 }
 
-/// Receives records in the order of their time, with the clock of their buffer and what they have
-/// beyond their event.
+/// Receives records in chronological order, with the clock of their buffer and the details that
+/// their event lacks.
 pub type DetailSink<'a> = dyn FnMut(Clock, &Record, Detail<'_>) -> Result<(), TraceError> + Send + 'a;
 
 impl fmt::Display for Detail<'_> {
-    /// `name=value`, blanks between; text as it was. Bytes that are neither number nor text are
-    /// hexadecimal.
+    /// Prints `name=value` pairs separated by blanks; text is unchanged. Bytes that are neither
+    /// number nor text are printed in hexadecimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (format, payload) = match self {
             Detail::None => return Ok(()),
@@ -47,7 +47,7 @@ impl fmt::Display for Detail<'_> {
             if let Some(text) = field.text(payload) {
                 f.write_str(&String::from_utf8_lossy(text))?;
             } else if let Some(value) = field.integer(payload) {
-                // What has no sign may be larger than an i64.
+                // An unsigned value may exceed an i64.
                 if field.signed { write!(f, "{value}") } else { write!(f, "{}", value.cast_unsigned()) }?;
             } else if let Some(values) = elements(field, payload) {
                 for (number, value) in values.enumerate() {
@@ -71,7 +71,7 @@ impl fmt::Display for Detail<'_> {
     }
 }
 
-/// The elements of an array of wider numbers than bytes.
+/// The elements of an array of numbers wider than a byte.
 fn elements<'a>(field: &'a Field, payload: &'a [u8]) -> Option<impl Iterator<Item = i64> + 'a> {
     let Shape::Array(size @ (2 | 4 | 8)) = field.shape else { return None };
     let size = size as usize;
@@ -85,12 +85,12 @@ fn elements<'a>(field: &'a Field, payload: &'a [u8]) -> Option<impl Iterator<Ite
         size,
         ..field.clone()
     };
-    // All or none: a record that ends inside the array is shown as what it is.
+    // All elements or none: if the record ends inside the array, show its bytes.
     element(length - 1).integer(payload)?;
     Some((0..length).filter_map(move |at| element(at).integer(payload)))
 }
 
-/// Bytes of an array that are shown.
+/// Number of bytes of an array that are shown.
 const MAX_BYTES: usize = 64;
 
 #[cfg(test)]

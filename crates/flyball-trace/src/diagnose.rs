@@ -1,6 +1,6 @@
-//! Problems in a trace, described in words, with the time ranges as evidence.
+//! Problems in a trace, described in words, with time ranges as evidence.
 //!
-//! One pass adds a trace up into windows of some milliseconds a CPU (wider for longer traces, so
+//! One pass collects a trace into windows of some milliseconds per CPU (wider for longer traces, so
 //! that memory is bounded). Judging waits until the end, when the frequencies and levels of the
 //! whole trace are known. [`Limits`] holds every threshold with the reason for its value.
 
@@ -56,11 +56,11 @@ pub enum FindingKind {
     Throttled,
     /// The request goes up and down all the time.
     Hunting,
-    /// Never above nominal frequency, though the most was asked for.
+    /// Never above nominal frequency, although the maximum was requested.
     NoBoost,
-    /// Two CPUs of one core ask for different performance.
+    /// Two CPUs of one core request different performance.
     SiblingsDisagree,
-    /// Records were lost: what the trace does not show may have happened.
+    /// Records were lost: things may have happened that the trace does not show.
     Lost,
     /// A CPU without a tick made no decision, and the trace does not show whether it slept.
     Unexplained,
@@ -77,9 +77,9 @@ pub struct Finding {
     /// The other CPU, if two disagree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_cpu: Option<u32>,
-    /// Where it starts, seconds on the trace's clock.
+    /// Start, in seconds on the trace's clock.
     pub from: f64,
-    /// Where it ends.
+    /// End, in seconds on the trace's clock.
     pub to: f64,
     /// A sentence with the numbers.
     pub what: String,
@@ -88,24 +88,25 @@ pub struct Finding {
     pub evidence: Vec<String>,
     /// Advice: what to look at or do.
     pub remedy: &'static str,
-    /// Records of this CPU were lost in this time: the conclusion may be wrong.
+    /// True if records of this CPU were lost in this time, so that the conclusion may be wrong.
     pub uncertain: bool,
 }
 
 /// Thresholds of the findings.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Load from which a CPU counts as busy. Governors keep theirs at 80 % or let it run up.
+    /// Load above which a CPU counts as busy. Governors have their threshold at 80 % or let the
+    /// load rise further.
     pub busy: f64,
     /// Load below which a CPU counts as idle.
     pub idle: f64,
     /// Shortest time that counts, seconds: longer than any ramp of a governor.
     pub least: f64,
-    /// Share of the usual frequency for a request below which the request counts as ignored.
+    /// A request counts as ignored if the frequency is below this share of its usual frequency.
     pub follows: f64,
-    /// Turns of the request, a second, from which it hunts.
+    /// Number of reversals of the request per second that counts as hunting.
     pub hunting: f64,
-    /// Longest time without a decision of a busy CPU, seconds: drivers decide every 1 to 10 ms.
+    /// Longest time without a decision on a busy CPU, seconds: drivers decide every 1 to 10 ms.
     pub silence: f64,
 }
 
@@ -115,7 +116,7 @@ impl Default for Limits {
     }
 }
 
-/// A busy CPU's time without a decision.
+/// A time in which a busy CPU made no decision.
 #[derive(Debug, Clone, Copy)]
 struct DecisionGap {
     from: u64,
@@ -124,7 +125,7 @@ struct DecisionGap {
     ghz: f64,
 }
 
-/// An event that limits a CPU, or the machine; or several of a kind, one soon after the other.
+/// An event that limits a CPU or the machine, or several of one kind in close succession.
 #[derive(Debug, Clone)]
 struct LimitEvent {
     time: u64,
@@ -134,10 +135,10 @@ struct LimitEvent {
     what: String,
 }
 
-/// Between events of this distance, nanoseconds, the limit is taken to hold.
+/// Between events that are at most this far apart, the limit is assumed to hold, nanoseconds.
 const STILL_HOT: u64 = 1_000_000_000;
 
-/// The state of one CPU besides its windows.
+/// State of one CPU outside its windows.
 #[derive(Debug, Clone, Default)]
 struct CpuState {
     last: Option<u64>,
@@ -146,17 +147,18 @@ struct CpuState {
     decision_gaps: Vec<DecisionGap>,
     losses: Vec<u64>,
     lost: u64,
-    /// Highest of the limits that were set, and the limit now with its start.
+    /// Current limit and its start. `highest_limit` is the highest limit that was set.
     limit: Option<(u32, u64)>,
     highest_limit: u32,
     limits: Vec<(u64, u64, u32)>,
-    /// The task that ran last by task switches: its number (0 for the idle task), and since when.
+    /// The running task according to task switches: its number (0 for the idle task), and its
+    /// start.
     running: Option<(i32, u64)>,
-    /// Idle (true) or not by idle events, and since when.
+    /// Whether the CPU is idle according to idle events, and since when.
     idle: Option<(bool, u64)>,
 }
 
-/// Adds records up, and judges.
+/// Collects records and judges them.
 #[derive(Debug)]
 pub struct Diagnoser {
     limits: Limits,
@@ -165,20 +167,21 @@ pub struct Diagnoser {
     first: Option<u64>,
     last: u64,
     limited: Vec<LimitEvent>,
-    /// Names of passed-through events, and the rows of those that report heat.
+    /// Names of passed-through events. `hot` has the rows of events that report heat.
     names: Arc<Names>,
     hot: HashMap<NameId, Option<&'static NamedRow>>,
-    /// Where the last event of a CPU and meaning is in `limited`.
+    /// Index in `limited` of the last event with this CPU and meaning.
     limited_places: HashMap<(Option<u32>, String), usize>,
     siblings: Vec<(u32, u32)>,
     isolation: Option<Isolation>,
 }
 
-/// Events, losses and decision_gaps of one kind that are kept a CPU; a trace can hold any number.
+/// Maximum number of events, losses and decision gaps of one kind per CPU; a trace can contain any
+/// number.
 const KEPT: usize = 1000;
 
 impl Diagnoser {
-    /// Nothing added yet. `siblings` are pairs of CPUs that share a core, if that is known.
+    /// Creates an empty diagnoser. `siblings` are pairs of CPUs that share a core, if known.
     pub fn new(limits: Limits, siblings: Vec<(u32, u32)>) -> Diagnoser {
         Diagnoser {
             limits,
@@ -195,8 +198,8 @@ impl Diagnoser {
         }
     }
 
-    /// Adds the names of the trace's passed-through events: some of them report that heat limits a
-    /// CPU.
+    /// Adds the names of the trace's passed-through events, because some of them report heat
+    /// limits.
     #[must_use]
     pub fn with_names(mut self, names: Arc<Names>) -> Diagnoser {
         self.names = names;
@@ -210,7 +213,7 @@ impl Diagnoser {
         self
     }
 
-    /// Adds the CPUs that the kernel leaves alone, which explains their silence.
+    /// Adds the CPUs that the kernel isolates, which can explain missing decisions.
     #[must_use]
     pub fn with_isolation(mut self, isolation: Isolation) -> Diagnoser {
         self.isolation = Some(isolation);
@@ -228,11 +231,11 @@ impl Diagnoser {
         self.cpus.get_mut(cpu)
     }
 
-    /// Adds one record, in the order of time.
+    /// Adds one record, in chronological order.
     pub fn add(&mut self, record: &Record) {
         let time = record.time;
         // A loss does not extend the trace: its time is that of its page or, in text, of a
-        // neighbour.
+        // neighbouring line.
         if let Event::Lost(count) = record.event {
             if let Some(cpu) = self.cpu(record.cpu) {
                 cpu.lost = cpu.lost.saturating_add(count.unwrap_or(0));
@@ -246,7 +249,7 @@ impl Diagnoser {
         self.last = self.last.max(time);
         let start = self.first.unwrap_or(time);
         match &record.event {
-            // `event.cpu`, not the record's: the thread of a governor makes requests for other
+            // Use `event.cpu`, not the record's CPU: a governor's thread makes requests for other
             // CPUs.
             Event::AmdPerf(event) => {
                 if !self.sample(time, event.cpu, event.mperf, event.tsc, event.khz) {
@@ -264,8 +267,7 @@ impl Diagnoser {
                     );
                 });
             }
-            // pstate_sample has no field for the CPU: the counters are read on the CPU that it is
-            // about.
+            // pstate_sample has no CPU field: the counters are read on the CPU that they describe.
             Event::Intel(event) => {
                 if !self.sample(time, record.cpu, event.mperf, event.tsc, u64::from(event.khz)) {
                     return;
@@ -289,8 +291,8 @@ impl Diagnoser {
             }
             Event::Pressure(event) => self.pressure(time, event.cpu, event.lost),
             Event::ThermalPressure(event) => self.pressure(time, event.cpu, event.lost),
-            // thermal_zone_trip_update() in gov_step_wise.c reports it at each update above the
-            // trip point.
+            // thermal_zone_trip_update() in gov_step_wise.c reports the trip point at each update
+            // above it.
             Event::Trip(event) => {
                 self.limit(
                     time,
@@ -316,11 +318,10 @@ impl Diagnoser {
         }
     }
 
-    /// A policy's upper limit changed, kHz: the one before held until now.
+    /// Records a change of a policy's upper limit, kHz: the previous limit ends now.
     fn policy_limit(&mut self, time: u64, cpu: u32, max: u32) {
         let Some(state) = self.cpu(cpu) else { return };
-        // The limit that holds at the end of the trace is added by the judge, which knows when that
-        // is.
+        // The judge adds the limit at the end of the trace, because it knows when that is.
         if let Some((before, since)) = state.limit.replace((max, time))
             && state.limits.len() < KEPT
         {
@@ -337,9 +338,9 @@ impl Diagnoser {
         }
     }
 
-    /// An event that says that something limits a CPU, or any. One finding for as long as it
-    /// repeats: the governor of a hot thermal zone reports its trip point at each poll, and the
-    /// driver of a cooling device may send ten events a second.
+    /// Adds an event that limits a CPU, or all CPUs. An event that keeps repeating becomes one
+    /// finding: the governor of a hot thermal zone reports its trip point at each poll, and the
+    /// driver of a cooling device may send ten events per second.
     fn limit(&mut self, time: u64, cpu: Option<u32>, what: String) {
         let key = (cpu, what);
         let place = self.limited_places.get(&key).copied();
@@ -353,10 +354,10 @@ impl Diagnoser {
         }
     }
 
-    /// An event that is passed through by its name.
+    /// Adds a passed-through event, by its name.
     fn other(&mut self, time: u64, cpu: u32, name: NameId) {
         let names = &self.names;
-        // Names without a row are kept as well, so that each is looked up once per trace.
+        // Cache names without a row too, so that each is looked up once per trace.
         let row = self.hot.entry(name).or_insert_with(|| {
             let name = names.name(name);
             BY_NAME.iter().find(|row| row.name == name)
@@ -365,33 +366,32 @@ impl Diagnoser {
         self.limit(time, row.about_cpu.then_some(cpu), row.meaning.to_owned());
     }
 
-    /// Time between the decisions of a CPU; a record's counters cover the time since the one
-    /// before. `false` for a CPU's first record, which covers time before the trace.
+    /// Adds a decision of a CPU. A record's counters cover the time since the previous record.
+    /// Returns `false` for a CPU's first record, which covers time before the trace.
     fn sample(&mut self, time: u64, cpu: u32, mperf: u64, tsc: u64, khz: u64) -> bool {
         let (silence, busy) = ((self.limits.silence * 1e9) as u64, self.limits.busy);
-        // A damaged CPU number: there is no state to judge it by.
+        // The CPU number is damaged, so there is no state.
         let Some(state) = self.cpu(cpu) else { return false };
         state.samples += 1;
         if let Some(last) = state.last.replace(time) {
             let load = if tsc > 0 { mperf as f64 / tsc as f64 } else { 0.0 };
-            // A CPU that slept makes no decisions either; the load of the time between
-            // distinguishes the two.
+            // A sleeping CPU makes no decisions either; the load in the meantime distinguishes the
+            // two.
             if time.saturating_sub(last) >= silence && load >= busy && state.decision_gaps.len() < KEPT {
                 state.decision_gaps.push(DecisionGap { from: last, to: time, load, ghz: khz as f64 / 1e6 });
             }
             true
         } else {
-            // Its counters cover the time since boot or since the driver was loaded, not since the
-            // last record.
+            // The counters cover the time since boot or since the driver was loaded, not since the
+            // previous record.
             state.first = time;
             false
         }
     }
 
-    /// The findings, the worst first; none for a clock that does not count time.
+    /// The findings, most severe first; none if the clock does not count time.
     pub fn findings(&self, clock: Clock) -> Vec<Finding> {
-        // Windows are milliseconds: with the counter clock or TSC cycles they would be something
-        // else.
+        // Windows are milliseconds, which the counter clock and TSC cycles are not.
         if clock.nanoseconds() { judge::judge(self) } else { Vec::new() }
     }
 }

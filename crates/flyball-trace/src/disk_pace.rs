@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Adds up waits for a disk.
+/// Sums up times spent waiting for a disk.
 #[derive(Debug)]
 pub(crate) struct Pace {
     since: Instant,
@@ -14,15 +14,15 @@ impl Pace {
         Pace { since: Instant::now(), waited: Duration::ZERO }
     }
 
-    /// Adds a wait for the disk. `false` once a quarter of the last second went there: then the
-    /// page cache, which answers at once, is worth its cost.
+    /// Adds time spent waiting for the disk. Returns `false` once it makes up a quarter of the last
+    /// second: then the page cache, which returns at once, is worth its cost.
     pub(crate) fn keeps_up(&mut self, waited: Duration) -> bool {
         self.judge(waited, self.since.elapsed())
     }
 
     fn judge(&mut self, waited: Duration, passed: Duration) -> bool {
         self.waited += waited;
-        // A single slow write says nothing.
+        // A single slow write is not significant.
         if passed < Duration::from_secs(1) {
             return true;
         }

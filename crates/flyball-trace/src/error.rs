@@ -1,4 +1,4 @@
-//! Errors of traces, always with the byte at which the problem was noticed.
+//! Errors of traces, always with the byte offset of the problem.
 
 use std::{io, path::PathBuf};
 
@@ -8,7 +8,7 @@ use std::{io, path::PathBuf};
 pub struct Malformed {
     /// Offset from the start of the file (or of the slice that was parsed).
     pub offset: u64,
-    /// The problem found there.
+    /// The problem at that offset.
     pub what: String,
 }
 
@@ -25,16 +25,16 @@ impl Malformed {
     }
 }
 
-/// Why a trace cannot be read or written at all. Damage that leaves something readable is not an
+/// Why a trace cannot be read or written at all. If damage leaves something readable, it is not an
 /// error, but a [`Malformed`] among the reader's problems.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error("cannot {what} {}: {error}", path.display())]
     Io {
-        /// The operation that failed.
+        /// The failed operation.
         what: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
         /// The system's error.
         error: io::Error,
@@ -42,18 +42,18 @@ pub enum TraceError {
     /// The bytes are damaged.
     #[error("{what} is damaged {malformed}")]
     Damaged {
-        /// The file, or the part of it.
+        /// The file, or its damaged part.
         what: String,
-        /// Where and how.
+        /// Location and kind of the damage.
         malformed: Malformed,
     },
-    /// The file is well, but not for this program.
+    /// The file is intact, but this program cannot read it.
     #[error("{0}")]
     Unsupported(String),
 }
 
 impl TraceError {
-    /// A failure of the operating system on `path`.
+    /// An error of the operating system on `path`.
     pub fn io(what: &'static str, path: impl Into<PathBuf>, error: io::Error) -> TraceError {
         TraceError::Io { what, path: path.into(), error }
     }

@@ -1,5 +1,4 @@
-//! Names of events that are not in the table of events: each is stored once, records carry its
-//! number.
+//! Names of events outside the table. Each name is stored once, and records carry its number.
 
 use std::sync::RwLock;
 
@@ -7,22 +6,22 @@ use std::sync::RwLock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NameId(pub u32);
 
-/// The names of events that are passed through, each kept once. Shared by all readers of a trace.
+/// Names of passed-through events, each stored once. All readers of a trace share them.
 #[derive(Debug, Default)]
 pub struct Names(RwLock<Vec<String>>);
 
 impl Names {
-    /// The number of this name, new or known. Meant to be asked once a name and thread: it
-    /// searches.
+    /// Returns the number of a name, and adds the name if it is new. It searches linearly, so call
+    /// it once per name and thread.
     pub fn intern(&self, name: &str) -> NameId {
-        // Nearly always known, and readers do not keep each other out.
+        // The name is usually known, and readers do not block each other.
         if let Ok(names) = self.0.read()
             && let Some(at) = names.iter().position(|known| known == name)
         {
             return NameId(at as u32);
         }
         let mut names = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // Searched again: another thread may have added it between the two locks.
+        // Search again: another thread may have added it between the two locks.
         let at = names.iter().position(|known| known == name).unwrap_or_else(|| {
             names.push(name.to_owned());
             names.len() - 1
@@ -30,7 +29,7 @@ impl Names {
         NameId(at as u32)
     }
 
-    /// The name behind a number; empty for a number that was never given out.
+    /// The name with this number; empty for an unassigned number.
     pub fn name(&self, id: NameId) -> String {
         let names = self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         names.get(id.0 as usize).cloned().unwrap_or_default()

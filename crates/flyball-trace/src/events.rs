@@ -1,10 +1,10 @@
-//! The table of trace events: what this library knows about each event of the kernel, in one place.
+//! The table of trace events: everything this library knows about each kernel event, in one place.
 //!
-//! An event is declared with [`event!`](declare::event) in the file of its subsystem: its fields
-//! with their names in format files, their text and their types. A row of the `table!` below makes
-//! it a variant of [`Event`]. Everything else reads the table: the decoder of binary records, the
-//! reader of text, the printer, the counts of the report, and the lists of events that are
-//! recorded. The columns of decisions in CSV files are in `csv/row.rs`.
+//! [`event!`](declare::event) declares an event in the file of its subsystem: its fields with their
+//! names in format files, their text and their types. A row of the `table!` below makes it a
+//! variant of [`Event`]. Everything else uses the table: the decoder of binary records, the reader
+//! of text, the printer, the counts in the report, and the lists of events to record. The columns
+//! of decisions in CSV files are in `csv/row.rs`.
 
 mod amd;
 mod declare;
@@ -33,11 +33,12 @@ pub use self::{
 /// The purpose for which an event is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// A decision of a P-state driver or its result: in every recording.
+    /// A decision of a P-state driver or its result: part of every recording.
     Decision,
-    /// Something that takes performance away: in recordings of a real machine.
+    /// Something that limits performance: part of recordings on a real machine.
     Limit,
-    /// Only on request: there may be hundreds of thousands a second, or it explains no decision.
+    /// Only on request: there may be hundreds of thousands per second, or the event explains no
+    /// decision.
     OnRequest,
 }
 
@@ -49,7 +50,8 @@ pub struct EventRow {
     pub name: &'static str,
     /// The purpose for which the event is recorded.
     pub role: Role,
-    /// The driver whose requests these are. Of several, the first in the table names the trace.
+    /// The driver that makes these requests. If there are several, the first in the table names the
+    /// trace.
     pub driver: Option<&'static str>,
     /// The fields that a format file must have: for each, its names in different kernels.
     pub fields: &'static [&'static [&'static str]],
@@ -64,14 +66,15 @@ impl EventRow {
     }
 }
 
-/// Makes the rows into [`TABLE`], [`Event`] and [`Plan`].
+/// Generates [`TABLE`], [`Event`] and [`Plan`] from the rows.
 macro_rules! table {
     ($($(#[$doc:meta])* $variant:ident($type:ident), $role:expr, driver $driver:expr;)+) => {
         /// The content of a record.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Event {
             $($(#[$doc])* $variant($type),)+
-            /// Records were lost on this CPU before this place; how many, if the kernel says.
+            /// Records were lost on this CPU before this point; the number, if the kernel reports
+            /// it.
             Lost(Option<u64>),
             /// Any other event, passed through by its name.
             Other(NameId),
@@ -88,12 +91,11 @@ macro_rules! table {
         }),+];
 
         impl Event {
-            /// The event's place in [`TABLE`]; `None` for lost records and for events that are
-            /// passed through.
+            /// Index of the event in [`TABLE`]; `None` for lost records and passed-through events.
             #[inline]
             pub fn row(&self) -> Option<usize> {
-                // The variants again without their fields, because only such an enum can be cast to
-                // its place.
+                // The variants without their fields, because only such an enum can be cast to its
+                // index.
                 enum At { $($variant),+ }
                 match self {
                     $(Event::$variant(_) => Some(At::$variant as usize),)+
@@ -101,7 +103,7 @@ macro_rules! table {
                 }
             }
 
-            /// The CPU that the event is about, if one of its fields says so.
+            /// The CPU that the event describes, if one of its fields has it.
             #[inline]
             pub fn about(&self) -> Option<u32> {
                 match self {
@@ -110,11 +112,11 @@ macro_rules! table {
                 }
             }
 
-            /// The event called `name` out of the text behind its name. `None` for an event that is
-            /// not in the table, and for one without its fields: both are passed through.
+            /// Parses the event `name` from the text after its name. `None` if the event is not in
+            /// the table or lacks fields: such events are passed through.
             pub(crate) fn parse(name: &[u8], text: &[u8]) -> Option<Event> {
                 $(
-                    // One name may have several layouts, the one with more fields first.
+                    // One name may have several layouts; the one with more fields comes first.
                     if name == <$type as KernelEvent>::NAME.as_bytes()
                         && let Some(event) = <$type as KernelEvent>::parse(text)
                     {
@@ -126,7 +128,7 @@ macro_rules! table {
         }
 
         impl fmt::Display for Event {
-            /// Name and fields, as the kernel's `print fmt` of the event has them.
+            /// Prints name and fields like the kernel's `print fmt` of the event.
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
                     $(Event::$variant(event) => {
@@ -141,7 +143,7 @@ macro_rules! table {
             }
         }
 
-        /// How to read one event's binary records: the places of its fields, found once.
+        /// How to read one event's binary records: the locations of its fields, computed once.
         #[derive(Debug, Clone)]
         pub(crate) enum Plan {
             $($variant(<$type as KernelEvent>::Places),)+
@@ -150,8 +152,8 @@ macro_rules! table {
         }
 
         impl Plan {
-            /// [`Plan::Other`] for an event that is not in the table, or that lacks a field it
-            /// should have.
+            /// Returns [`Plan::Other`] for an event that is not in the table, or that lacks a
+            /// required field.
             pub(crate) fn new(format: &EventFormat) -> Plan {
                 let layout = Layout::new(format);
                 $(
@@ -164,7 +166,7 @@ macro_rules! table {
                 Plan::Other
             }
 
-            /// `name` is that of an event that is passed through.
+            /// Decodes a record. `name` is the event's name if it is passed through.
             #[inline]
             pub(crate) fn decode(&self, record: &[u8], name: NameId) -> Event {
                 match self {
@@ -213,7 +215,7 @@ table! {
     Throttle(Throttle), Role::OnRequest, driver None;
 }
 
-/// An event that says something by its name alone.
+/// An event whose name alone has a meaning.
 #[derive(Debug, Clone, Copy)]
 pub struct NamedRow {
     /// The directory below events/.
@@ -228,7 +230,7 @@ pub struct NamedRow {
     pub meaning: &'static str,
 }
 
-/// The events that are passed through and still mean something.
+/// Passed-through events with a known meaning.
 pub static BY_NAME: [NamedRow; 2] = [
     // intel_thermal_interrupt() in drivers/thermal/intel/therm_throt.c and its callers.
     NamedRow {
@@ -253,15 +255,14 @@ pub fn decisions() -> impl Iterator<Item = String> {
     with_role(Role::Decision)
 }
 
-/// The paths of a role, each once: an event with two layouts has two rows, which are neighbours.
+/// The paths of a role, without duplicates: an event with two layouts has two adjacent rows.
 fn with_role(role: Role) -> impl Iterator<Item = String> {
     let mut last = None;
     let rows = TABLE.iter().filter(move |row| row.role == role && last.replace(row.name) != Some(row.name));
     rows.map(EventRow::path)
 }
 
-/// The events that a recording takes unless the user says otherwise, as `system/name`: decisions,
-/// and what limits performance.
+/// The events that are recorded by default, as `system/name`: decisions, and limits of performance.
 pub fn by_default() -> impl Iterator<Item = String> {
     let limits = with_role(Role::Limit);
     let named = BY_NAME.iter().filter(|row| row.role == Role::Limit);

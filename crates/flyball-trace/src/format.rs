@@ -1,12 +1,12 @@
-//! `events/*/format` files: the only source of a record's layout.
+//! `events/*/format` files: the only source of record layouts.
 //!
-//! Kernels change layouts without notice (`amd_pstate_perf` went from `unsigned long` to `u8`
-//! performance levels and lost a field between 6.12 and 6.18), so nothing in this library knows an
-//! offset.
+//! Kernels change layouts without notice (between 6.12 and 6.18 `amd_pstate_perf` went from
+//! `unsigned long` to `u8` performance levels and lost a field), so this library has no hard-coded
+//! offsets.
 
 use crate::error::Malformed;
 
-/// How a field's bytes are to be read.
+/// How to read a field's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
@@ -14,9 +14,10 @@ pub enum Shape {
     Integer,
     /// Bytes of text, up to the first NUL.
     Text,
-    /// Integers side by side, each of this many bytes.
+    /// Adjacent integers of this many bytes each.
     Array(u32),
-    /// A word with offset (low half, from the record's start) and length (high half) of the bytes.
+    /// A word with the offset (low half, from the record's start) and length (high half) of the
+    /// bytes.
     Located {
         /// True if the bytes are text.
         text: bool,
@@ -34,39 +35,39 @@ pub struct Field {
     pub name: String,
     /// The type as the kernel spells it, without the name.
     pub declared: String,
-    /// Bytes from the record's start.
+    /// Offset from the record's start.
     pub offset: usize,
-    /// Bytes that it takes there.
+    /// Size in bytes.
     pub size: usize,
     /// True if integers are signed.
     pub signed: bool,
-    /// How to read it.
+    /// How to read the field.
     pub shape: Shape,
 }
 
 impl Field {
-    /// The field's integer in `record`, sign-extended; `None` if it is not an integer or the
-    /// record too short.
+    /// The field's integer in `record`, sign-extended; `None` if the field is not an integer or the
+    /// record is too short.
     pub fn integer(&self, record: &[u8]) -> Option<i64> {
         if self.shape == Shape::Integer { integer(record, self.offset, self.size, self.signed) } else { None }
     }
 
-    /// The field's bytes in `record`: the integer's own, or those that a location points at.
+    /// The field's bytes in `record`: the integer's own, or those that a location word refers to.
     pub fn bytes<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
         let (start, length) = match self.shape {
             Shape::Located { .. } | Shape::Relative { .. } => {
-                // __data_loc and __rel_loc (include/trace/stages/stage1_struct_define.h): offset
-                // below, length above.
+                // __data_loc and __rel_loc (include/trace/stages/stage1_struct_define.h): offset in
+                // the low half, length in the high half.
                 let word = integer(record, self.offset, 4, false)? as u32;
                 let base = match self.shape {
-                    // __rel_loc counts from behind its own word, so that user space can write
+                    // __rel_loc counts from the end of its own word, so that user space can write
                     // records without knowing the size of the common fields.
                     Shape::Relative { .. } => self.offset.checked_add(self.size)?,
                     _ => 0,
                 };
                 (base.checked_add((word & 0xffff) as usize)?, (word >> 16) as usize)
             }
-            // A flexible array (`buf[]`, size 0) is the rest of the record.
+            // A flexible array (`buf[]`, size 0) extends to the end of the record.
             _ if self.size == 0 => (self.offset, record.len().checked_sub(self.offset)?),
             _ => (self.offset, self.size),
         };
@@ -94,7 +95,7 @@ pub(crate) fn integer(bytes: &[u8], offset: usize, size: usize, signed: bool) ->
         ([a, b], true) => i64::from(i16::from_le_bytes([*a, *b])),
         ([a, b, c, d], false) => i64::from(u32::from_le_bytes([*a, *b, *c, *d])),
         ([a, b, c, d], true) => i64::from(i32::from_le_bytes([*a, *b, *c, *d])),
-        // Eight bytes keep their bits; who knows that they are unsigned casts back.
+        // Eight bytes keep their bits; callers that know they are unsigned cast back.
         ([_, _, _, _, _, _, _, _], _) => u64::from_le_bytes(bytes.try_into().ok()?).cast_signed(),
         _ => return None,
     })
@@ -103,24 +104,24 @@ pub(crate) fn integer(bytes: &[u8], offset: usize, size: usize, signed: bool) ->
 /// One event: its number in the ring buffer and the layout of its records.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct EventFormat {
-    /// The group, `power` in `events/power/cpu_idle`; empty if the file's place is not known.
+    /// The group: `power` in `events/power/cpu_idle`. Empty if the file's location is unknown.
     pub system: String,
     pub name: String,
-    /// `common_type` of its records. Differs from boot to boot.
+    /// `common_type` of its records. Differs between boots.
     pub id: u16,
     /// All fields, the common ones first.
     pub fields: Vec<Field>,
-    /// How many of them are common to all events.
+    /// Number of fields that all events have.
     pub common: usize,
     /// The text after `print fmt:`.
     pub print: String,
 }
 
 impl EventFormat {
-    /// Reads one format file.
+    /// Parses one format file.
     ///
     /// # Errors
-    /// If a name, number or field is missing or not readable, with its offset in `bytes`.
+    /// A name, number or field is missing or unreadable. The error has its offset in `bytes`.
     pub fn parse(system: &str, bytes: &[u8]) -> Result<EventFormat, Malformed> {
         let mut name = None;
         let mut id = None;
@@ -140,7 +141,7 @@ impl EventFormat {
                 })?);
             } else if text.starts_with("field:") || text.starts_with("field special:") {
                 fields.push(parse_field(text).map_err(|what| Malformed::new(offset, what))?);
-            // f_show() in kernel/trace/trace_events.c puts an empty line behind the common fields.
+            // f_show() in kernel/trace/trace_events.c prints an empty line after the common fields.
             } else if text.is_empty() && !fields.is_empty() && common.is_none() {
                 common = Some(fields.len());
             } else if let Some(rest) = text.strip_prefix("print fmt:") {
@@ -151,10 +152,10 @@ impl EventFormat {
         let name = name.filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| Malformed::new(0, "no event name in the format file"))?;
         let id = id.ok_or_else(|| Malformed::new(0, format!("no ID in the format of {name}")))?;
-        // All kernels name the common fields so (trace_define_common_fields() in
+        // All kernels name the common fields like this (trace_define_common_fields() in
         // kernel/trace/trace_events.c).
         let prefixed = fields.iter().take_while(|field| field.name.starts_with("common_")).count();
-        // Without the blank line, and if a user's uprobe has no fields, go by the names.
+        // Without an empty line, and if a user's uprobe has no fields, use the names.
         let common = common.filter(|count| *count <= prefixed || prefixed == 0).unwrap_or(prefixed);
         Ok(EventFormat { system: system.to_owned(), name, id, fields, common, print })
     }
@@ -163,13 +164,13 @@ impl EventFormat {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// Bytes up to the end of the last field; records may be longer (alignment, located bytes).
+    /// Size up to the end of the last field; records may be longer (alignment, located bytes).
     pub fn size(&self) -> usize {
         self.fields.iter().map(|field| field.offset.saturating_add(field.size)).max().unwrap_or(0)
     }
 }
 
-/// `field:unsigned char common_flags; offset:2; size:1; signed:0;`
+/// Parses `field:unsigned char common_flags; offset:2; size:1; signed:0;`
 fn parse_field(line: &str) -> Result<Field, String> {
     let body = line.split_once(':').map_or("", |(_, rest)| rest);
     let mut parts = body.split(';');
@@ -188,9 +189,9 @@ fn parse_field(line: &str) -> Result<Field, String> {
     let (Some(offset), Some(size)) = (offset, size) else {
         return Err(format!("field '{declaration}' has no offset or no size"));
     };
-    // The name is the last word outside brackets; what is in brackets behind it makes an array.
+    // The name is the last word outside brackets; brackets after it make it an array.
     let outside = declaration.find('[').filter(|at| declaration[*at..].ends_with(']'));
-    // `char name[16]` is one name with a length; `__data_loc char[] name` has its brackets in the
+    // `char name[16]` has a length after the name; `__data_loc char[] name` has the brackets in the
     // type.
     let head = outside.map_or(declaration, |at| declaration[..at].trim_end());
     let (mut declared, name) = match head.rfind([' ', '\t', '*']) {
@@ -217,7 +218,7 @@ fn shape_of(declared: &str, size: u32) -> Shape {
     }
     match declared.split_once('[') {
         None if matches!(size, 1 | 2 | 4 | 8) => Shape::Integer,
-        // A structure by value.
+        // A struct by value.
         None => Shape::Array(1),
         Some((_, _)) if text => Shape::Text,
         Some((element, count)) => {
@@ -231,8 +232,8 @@ fn shape_of(declared: &str, size: u32) -> Shape {
     }
 }
 
-/// Returns whether elements are characters: `char`, with or without `signed`, but not `unsigned
-/// char`, which holds numbers.
+/// Returns whether the elements are characters: `char` or `signed char`, but not `unsigned char`,
+/// which holds numbers.
 fn is_text(declared: &str) -> bool {
     let element = declared.split('[').next().unwrap_or_default();
     let words: Vec<&str> = element.split_whitespace().filter(|word| !word.starts_with("__")).collect();
@@ -254,7 +255,7 @@ fn element_size(element: &str) -> u32 {
 pub struct PageHeader {
     /// Bytes of the commit word: the kernel's `long`, 4 or 8.
     pub commit_size: usize,
-    /// Where the records start.
+    /// Offset of the records.
     pub data: usize,
 }
 
@@ -266,10 +267,10 @@ impl Default for PageHeader {
 }
 
 impl PageHeader {
-    /// Reads `events/header_page`.
+    /// Parses `events/header_page`.
     ///
     /// # Errors
-    /// If the fields `commit` and `data` are missing or not where any kernel has them.
+    /// The fields `commit` and `data` are missing, or not where any kernel has them.
     pub fn parse(bytes: &[u8]) -> Result<PageHeader, Malformed> {
         let mut commit = None;
         let mut data = None;
@@ -320,7 +321,7 @@ pub(crate) mod tests {
         text
     }
 
-    /// The fields of `amd_pstate_perf` as kernels from 6.15 on have it.
+    /// The fields of `amd_pstate_perf` in kernels from 6.15 on.
     pub(crate) const AMD_PERF: [(&str, usize, usize); 9] = [
         ("u8 min_perf", 8, 1),
         ("u8 target_perf", 9, 1),

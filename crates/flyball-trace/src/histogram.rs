@@ -1,7 +1,7 @@
-//! Durations in logarithmic buckets: quantiles of any number of values in at most 15 KiB, within 3
-//! %.
+//! Durations in logarithmic buckets: quantiles of any number of values, within 3 %, in at most 15
+//! KiB.
 
-/// Values by their size.
+/// Counts of values by size.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Histogram {
     buckets: Vec<u64>,
@@ -52,14 +52,14 @@ impl Histogram {
         self.max
     }
 
-    /// The value that a share of all values is not above, within a bucket's width.
+    /// The value that this share of all values does not exceed, within a bucket's width.
     pub(crate) fn quantile(&self, share: f64) -> Option<u64> {
         let wanted = (share * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
         for (bucket, count) in self.buckets.iter().enumerate() {
             seen += count;
             if *count > 0 && seen >= wanted {
-                // The bucket's lower end, so no more than 1/32 (3 %) below the true quantile.
+                // The bucket's lower end, at most 1/32 (3 %) below the true quantile.
                 return Some(Histogram::floor(bucket).min(self.max));
             }
         }

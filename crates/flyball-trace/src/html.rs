@@ -1,7 +1,6 @@
-//! One HTML page with a trace's plots: everything inside, nothing fetched, made for 512 CPUs and
-//! any number of samples.
+//! A self-contained HTML page with a trace's plots, for 512 CPUs and any number of samples.
 //!
-//! The page draws on canvases from thinned series ([`SeriesSet`]), least and most kept. Values are
+//! The page draws thinned series ([`SeriesSet`]) of minima and maxima on canvases. Values are
 //! stored as 16-bit shares of each metric's range, so that a trace of 512 CPUs is a file of some
 //! ten megabytes.
 
@@ -14,8 +13,8 @@ use crate::{
     series::{Bucket, SeriesSet},
 };
 
-/// Least-and-most pairs on a page, all CPUs and metrics together.
-// Four bytes each, a third more in base 64: eleven megabytes.
+/// Maximum number of min-max pairs on a page, over all CPUs and metrics.
+// Four bytes each, and a third more in base 64: eleven megabytes.
 const PAIRS: usize = 2 << 20;
 
 const STYLE: &str = include_str!("html/page.css");
@@ -43,9 +42,9 @@ struct MetricMeta {
 #[derive(Debug, Default)]
 pub struct Head {
     pub title: String,
-    /// A warning that a reader must see before anything else.
+    /// A warning that readers must see first.
     pub banner: Option<String>,
-    /// Facts about the machine and its kernel: a word for each, and its value.
+    /// Facts about the machine and its kernel: (label, value).
     pub facts: Vec<(&'static str, String)>,
 }
 
@@ -59,7 +58,7 @@ pub fn write_page(
     report: &Report,
     mut series: SeriesSet,
 ) -> io::Result<()> {
-    // Here and not while reading: how many CPUs share the pairs is known only now.
+    // Not while reading, because only now is the number of CPUs that share the pairs known.
     series.thin(PAIRS);
     let (scale, unit) = if report.clock.nanoseconds() { (1e9, "s") } else { (1.0, "ticks") };
     let cpus: Vec<u32> = series.cpus().collect();
@@ -82,7 +81,7 @@ pub fn write_page(
         cpus,
     };
     let title = escape(&head.title);
-    // The empty icon keeps browsers from asking for /favicon.ico.
+    // The empty icon keeps browsers from requesting /favicon.ico.
     write!(
         out,
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -122,7 +121,7 @@ pub fn write_page(
 }
 
 fn summary(report: &Report) -> String {
-    // Counts of a damaged file may be anything.
+    // Saturate, because counts of a damaged file may be anything.
     let lost = report.losses.iter().fold(0u64, |sum, loss| sum.saturating_add(loss.records));
     let places: u64 = report.losses.iter().map(|loss| loss.places).sum();
     let losses = match (lost, places) {
@@ -166,8 +165,8 @@ fn table(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     out.write_all(b"</tbody></table>\n")
 }
 
-/// A metric's pairs of all CPUs, one CPU behind the other: little-endian 16-bit numbers, 0 for
-/// none, in base 64.
+/// Writes a metric's pairs for all CPUs in order: little-endian 16-bit numbers, 0 for none, in base
+/// 64.
 fn values(
     out: &mut dyn Write,
     series: &SeriesSet,
@@ -175,7 +174,7 @@ fn values(
     at: usize,
     metric: &MetricMeta,
 ) -> io::Result<()> {
-    // A metric with one value only has no span to divide by.
+    // A constant metric has no span to divide by.
     let span = (metric.high - metric.low).max(f32::MIN_POSITIVE);
     let share = |value: f32| {
         if value.is_finite() {
@@ -194,7 +193,7 @@ fn values(
             bytes.extend_from_slice(&share(bucket.min).to_le_bytes());
             bytes.extend_from_slice(&share(bucket.max).to_le_bytes());
         }
-        // Whole groups of three only; what is left goes in front of the next CPU's.
+        // Encode only whole groups of three; the remainder goes before the next CPU's bytes.
         let whole = bytes.len() / 3 * 3;
         text.clear();
         base64(&bytes[..whole], &mut text);

@@ -1,4 +1,4 @@
-//! Any trace, by its first bytes: trace.dat, raw pages, or text, compressed text too; from a file
+//! Opens any trace by its first bytes: trace.dat, raw pages, or text, also compressed; from a file
 //! or a pipe.
 
 use std::{
@@ -26,16 +26,16 @@ use crate::{
     text::{TextBatch, TextOptions, TextSummary, read_text},
 };
 
-/// Bytes of a trace.dat that comes through a pipe: what cannot be read in the order in which it
-/// comes is stored first, and an endless stream must not fill the disk. In `$TMPDIR`, which is
-/// often memory, half of what is free stays free.
+/// Maximum size of a trace.dat that comes through a pipe. It must be stored first, because its
+/// parts are not read in order, and an endless stream must not fill the disk. Half of the free
+/// space in `$TMPDIR`, which is often memory, stays free.
 const MAX_SPOOLED: u64 = 16 << 30;
 
-/// Bytes that compressed text may unpack to: a file of megabytes must not take hours.
+/// Maximum unpacked size of compressed text: a file of megabytes must not take hours.
 #[cfg(feature = "compressed")]
 const MAX_UNPACKED: u64 = 64 << 30;
 
-/// Text of a file that was compressed; reading fails where it is longer than that.
+/// Text of a compressed file; reading fails beyond the limit.
 #[cfg(feature = "compressed")]
 struct Unpacked<R> {
     text: R,
@@ -54,16 +54,16 @@ impl<R: Read> Read for Unpacked<R> {
     }
 }
 
-/// The description that raw pages lack: a trace.dat file carries all of this itself.
+/// The metadata that raw pages lack; a trace.dat file contains all of it.
 #[derive(Debug, Clone, Default)]
 pub struct RawDescription {
-    /// The CPU whose pages they are.
+    /// The CPU of the pages.
     pub cpu: u32,
     /// Layouts of events.
     pub formats: Vec<EventFormat>,
     /// Layout of the pages' headers.
     pub header: PageHeader,
-    /// Bytes of a page; 0 for 4096.
+    /// Page size in bytes; 0 means 4096.
     pub page_size: u32,
     /// The clock of the records' times.
     pub clock: Clock,
@@ -82,7 +82,7 @@ pub enum Stored {
     Text,
 }
 
-/// What a trace was, besides its records.
+/// Everything about a trace except its records.
 #[derive(Debug, Clone, schemars::JsonSchema, serde::Serialize)]
 pub struct TraceSummary {
     /// How it was stored.
@@ -107,7 +107,7 @@ pub struct TraceSummary {
     /// The kernel's counts at the end of the recording.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stats: Vec<CpuStats>,
-    /// Damage and missing parts, in words. Empty for a whole trace.
+    /// Damage and missing parts, in words. Empty for a complete trace.
     pub problems: Vec<String>,
 }
 
@@ -121,18 +121,18 @@ impl TraceSummary {
         self.buffers.push(buffer);
     }
 
-    /// Records that were lost before they could be read, as the kernel counted them at the end of
-    /// the recording; `None` if the trace does not carry these counts.
+    /// Number of records lost before they could be read, by the kernel's counts at the end of the
+    /// recording; `None` if the trace lacks these counts.
     pub fn lost(&self) -> Option<u64> {
         (!self.stats.is_empty())
             .then(|| self.stats.iter().fold(0u64, |sum, cpu| sum.saturating_add(cpu.lost())))
     }
 }
 
-/// Receives records in the order of their time.
+/// Receives records in chronological order.
 pub type RecordSink<'a> = dyn FnMut(&[Record]) -> Result<(), TraceError> + Send + 'a;
 
-/// An opened trace, ready to be read once.
+/// An open trace, which can be read once.
 pub struct Trace {
     content: Content,
     name: String,
@@ -148,10 +148,10 @@ impl Trace {
     /// Opens the file at `path`.
     ///
     /// # Errors
-    /// If it cannot be opened, or is nothing that can be read; then the error says what to do.
+    /// The file cannot be opened, or is not a readable trace; then the error says what to do.
     pub fn open(path: &Path) -> Result<Trace, TraceError> {
         let file = File::open(path).map_err(|error| TraceError::io("open", path, error))?;
-        // A FIFO or trace_pipe cannot seek, which trace.dat needs.
+        // A FIFO or trace_pipe cannot seek, which trace.dat requires.
         let kind = file.metadata().map_err(|error| TraceError::io("read", path, error))?.file_type();
         if kind.is_char_device() || kind.is_block_device() {
             // /dev/zero has no end.
@@ -162,19 +162,18 @@ impl Trace {
     }
 
     /// Opens a trace that comes through a pipe, called `path` in messages. A trace.dat is first
-    /// stored in a nameless temporary file, because its parts must be read in another order than
-    /// they come.
+    /// stored in an unnamed temporary file, because its parts are not read in order.
     pub fn from_reader(mut reader: Box<dyn Read + Send>, path: &Path) -> Result<Trace, TraceError> {
         let mut start = Vec::new();
         let failed = |error| TraceError::io("read", path, error);
-        // Enough for each format's first bytes, and for text to show that it has no control
+        // Enough for the first bytes of each format, and to see that text has no control
         // characters.
         reader.by_ref().take(512).read_to_end(&mut start).map_err(failed)?;
         let whole = io::Cursor::new(start.clone()).chain(reader);
         match sniff(&start) {
             Sniffed::Dat | Sniffed::Binary => {
                 let mut file = tempfile::tempfile().map_err(failed)?;
-                // Half: other programs, and what this one writes, need room too.
+                // Half, because other programs and this one's output need space too.
                 let most = flyball_files::free_bytes(&file).map_err(failed)? / 2;
                 spool(whole, &mut file, most.min(MAX_SPOOLED), path)?;
                 file.rewind().map_err(failed)?;
@@ -205,7 +204,7 @@ impl Trace {
         let reader = match sniffed {
             Sniffed::Text => reader,
             #[cfg(feature = "compressed")]
-            // Rotated logs that were put together are several gzip streams in one file.
+            // Concatenated rotated logs are several gzip streams in one file.
             Sniffed::Gzip => {
                 Box::new(Unpacked { text: flate2::read::MultiGzDecoder::new(reader), left: MAX_UNPACKED })
             }
@@ -227,16 +226,16 @@ impl Trace {
         }
     }
 
-    /// The trace.dat file behind the trace, if that is what it is.
+    /// The trace.dat file of the trace, if it is one.
     pub fn dat(&self) -> Option<&TraceFile> {
         if let Content::Dat(file) = &self.content { Some(file) } else { None }
     }
 
-    /// Reads all records, in the order of their time, in batches of some thousand.
+    /// Reads all records in chronological order, in batches of some thousand.
     ///
     /// # Errors
-    /// Where reading fails, and whatever `sink` answers; raw pages without `raw` cannot be read.
-    /// Damage goes into the summary.
+    /// Reading fails, or `sink` returns an error; raw pages cannot be read without `raw`. Damage
+    /// goes into the summary.
     pub fn read(
         self,
         options: &TextOptions,
@@ -257,8 +256,8 @@ impl Trace {
 }
 
 impl Trace {
-    /// Reads the trace like [`Trace::read`], but one record at a time, each with its details beyond
-    /// the event. Use it to show records.
+    /// Reads the trace like [`Trace::read`], but one record at a time, with the details that its
+    /// event lacks. Use it to show records.
     pub fn read_details(
         self,
         options: &TextOptions,
@@ -270,7 +269,7 @@ impl Trace {
         let file = match self.content {
             Content::Text(reader) => {
                 return read_batches(reader, &self.name, &options, names, &mut |batch| {
-                    // Sorted by place, and few records have one.
+                    // Sorted by index, and few records have details.
                     let mut details = batch.details.iter().peekable();
                     for (at, record) in batch.records.iter().enumerate() {
                         match details.next_if(|(place, _)| *place == at) {
@@ -289,7 +288,7 @@ impl Trace {
         };
         let decoder = Decoder::new(&file.formats, names);
         let mut summary = summary_of(&file);
-        // Buffer by buffer: instances have clocks of their own, and their times cannot be compared.
+        // Buffer by buffer: instances have their own clocks, so their times cannot be compared.
         for buffer in &file.buffers {
             let read = merge(&file, buffer, &decoder, Readahead::default(), |record, payload| {
                 sink(buffer.clock, record, decoder.detail(record, payload))
@@ -300,7 +299,7 @@ impl Trace {
     }
 }
 
-/// Stores what comes through a pipe, if that is at most `most` bytes.
+/// Stores data from a pipe, if it has at most `most` bytes.
 fn spool(from: impl Read, file: &mut File, most: u64, path: &Path) -> Result<(), TraceError> {
     let copied = io::copy(&mut from.take(most.saturating_add(1)), file)
         .map_err(|error| TraceError::io("read", path, error))?;
@@ -330,7 +329,7 @@ fn raw_file(source: Source, raw: RawDescription) -> TraceFile {
     TraceFile::from_pages(source, raw.formats, raw.header, raw.tasks, buffer)
 }
 
-/// Reads the buffers of a trace.dat file, one after the other, each in the order of time.
+/// Reads the buffers of a trace.dat file one after the other, each in chronological order.
 pub fn read_file(
     file: &TraceFile,
     names: &Arc<Names>,
@@ -349,7 +348,7 @@ pub fn read_file(
             }
             Ok(())
         })?;
-        // Also the last, short batch: each buffer ends with its own.
+        // Including the last, short batch: each buffer ends with its own.
         sink(&batch)?;
         batch.clear();
         summary.add(read);
@@ -361,7 +360,7 @@ pub fn read_file(
 fn summary_of(file: &TraceFile) -> TraceSummary {
     TraceSummary {
         stored: if file.version == 0 { Stored::RawPages } else { Stored::TraceDat },
-        // The first is the top buffer, or the only one of a recording by flyball.
+        // The first is the top-level buffer, or the only one in a recording by flyball.
         clock: file.buffers.first().map_or(Clock::Local, |buffer| buffer.clock),
         uname: file.uname.clone(),
         writer: file.writer.clone(),
@@ -408,7 +407,7 @@ fn read_batches(
     }
     Ok(TraceSummary {
         stored: Stored::Text,
-        // Text says nothing of its clock, but times without a decimal point are those of a counter
+        // Text does not name its clock, but times without a decimal point are a counter's
         // (kernel/trace/trace_output.c).
         clock: if ticks { Clock::Ticks } else { Clock::Local },
         uname: None,
@@ -431,7 +430,7 @@ enum Sniffed {
 }
 
 fn sniff(start: &[u8]) -> Sniffed {
-    // Before the test for zero bytes: the first bytes of these formats hold some too.
+    // Before the test for zero bytes, because the first bytes of these formats contain some too.
     const KNOWN: [(&[u8], &str); 4] = [
         (b"PERFILE2", "perf.data of perf record; pipe it through `perf script -i FILE`"),
         (b"\xfd7zXZ", "xz-compressed; pipe it through `xz -dc FILE`"),
@@ -447,7 +446,7 @@ fn sniff(start: &[u8]) -> Sniffed {
         Sniffed::Gzip
     } else if start.starts_with(b"\x28\xb5\x2f\xfd") {
         Sniffed::Zstd
-    // Trace text has no zero byte; pages of the ring buffer have one in nearly every header.
+    // Trace text has no zero byte; nearly every header of a ring-buffer page has one.
     } else if start.contains(&0) {
         Sniffed::Binary
     } else {
@@ -455,12 +454,11 @@ fn sniff(start: &[u8]) -> Sniffed {
     }
 }
 
-/// Returns whether a record belongs to one of the `chosen` CPUs, by the CPU that it is about or ran
-/// on.
+/// Returns whether a record belongs to one of the `chosen` CPUs, by the CPU that it describes or
+/// ran on.
 pub fn concerns(record: &Record, chosen: impl Fn(u32) -> bool) -> bool {
     match record.event {
-        // The CPU in brackets, as the kernel's tracers choose rows: their pattern does not look at
-        // cpu_id.
+        // Use the CPU in brackets, as the kernel's tracers do: their pattern ignores cpu_id.
         Event::AmdPerf(_) | Event::AmdRequest(_) | Event::Intel(_) | Event::Lost(_) => chosen(record.cpu),
         _ => chosen(record.subject()),
     }

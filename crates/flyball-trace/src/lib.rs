@@ -1,12 +1,12 @@
-//! From ring-buffer bytes or trace text to the decisions of a P-state driver.
+//! Turns ring-buffer bytes or trace text into the decisions of a P-state driver.
 //!
 //! The kernel reports every performance request in its ring buffer (`amd_cpu:amd_pstate_perf`,
 //! `power:pstate_sample`, ...). This library reads that buffer in every form in which it leaves the
 //! kernel: pages of `trace_pipe_raw` ([`Page`]), `trace.dat` files, and the text of `trace` and
 //! `trace_pipe` ([`read_text`]). All of them become the same [`Record`]s.
 //!
-//! Layouts come from the trace's own format files ([`EventFormat`]) and from nowhere else. No bytes
-//! make this library panic; what cannot be read is counted and placed, never guessed.
+//! Layouts come only from the trace's own format files ([`EventFormat`]). No input makes this
+//! library panic. It counts and locates what it cannot read, and never guesses.
 
 mod clock;
 mod comm;

@@ -1,9 +1,8 @@
-//! Facts of a recording about its machine besides the trace: which CPUs share a core, and what the
-//! kernel was asked to keep away from which CPUs. They allow judging a trace on another machine.
+//! Facts about the recorded machine: which CPUs share a core, and which CPUs the kernel isolates.
+//! They allow judging a trace on another machine.
 //!
-//! trace.dat has them in an option of their own, as JSON; trace-cmd and kernelshark skip options
-//! that they do not know. Every field may be missing, and fields of a later flyball are skipped
-//! too.
+//! trace.dat has them in a separate option, as JSON; trace-cmd and kernelshark skip unknown
+//! options. Every field may be missing, and fields of later versions of flyball are skipped.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +18,7 @@ pub struct Machine {
     /// The driver of the first policy (`scaling_driver`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// The words of the kernel's command line that are about performance and isolation.
+    /// Words about performance and isolation on the kernel's command line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_line: Option<String>,
     /// /sys/devices/system/cpu/nohz_full.
@@ -36,11 +35,11 @@ pub struct Machine {
     pub cores: Vec<Vec<u32>>,
 }
 
-/// Longer descriptions are damage: 8192 CPUs take 100 KB.
+/// Maximum length of a description: 8192 CPUs take 100 KB, so anything longer is damage.
 const LONGEST: usize = 4 << 20;
 
 impl Machine {
-    /// Reads the bytes of [`Machine::bytes`]. `None` for any others.
+    /// Parses the bytes of [`Machine::bytes`]. `None` for invalid bytes.
     pub fn parse(bytes: &[u8]) -> Option<Machine> {
         if bytes.len() > LONGEST {
             return None;
@@ -48,7 +47,7 @@ impl Machine {
         serde_json::from_slice(bytes.trim_ascii_end().strip_suffix(b"\0").unwrap_or(bytes)).ok()
     }
 
-    /// Returns the bytes as they stand in trace.dat.
+    /// Returns the bytes for trace.dat.
     pub fn bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
@@ -56,9 +55,9 @@ impl Machine {
     /// Pairs of CPUs that share a core.
     pub fn siblings(&self) -> Vec<(u32, u32)> {
         let mut pairs = Vec::new();
-        // A file from elsewhere may list any number.
+        // Limited, because a file from elsewhere may list any number.
         for core in self.cores.iter().take(1 << 16) {
-            // No processor has more than eight threads a core.
+            // No processor has more than eight threads per core.
             let core = &core[..core.len().min(16)];
             for (at, first) in core.iter().enumerate() {
                 pairs.extend(core[at + 1..].iter().map(|second| (*first, *second)));
@@ -67,9 +66,9 @@ impl Machine {
         pairs
     }
 
-    /// Returns what the kernel keeps away from which CPUs, if known.
+    /// Returns the kernel's isolation of CPUs, if known.
     pub fn isolation(&self) -> Option<Isolation> {
-        // Unknown is not the same as "no isolation", which would be used as evidence.
+        // Unknown differs from "no isolation", which would be used as evidence.
         if self.command_line.is_none() && self.tickless.is_none() {
             return None;
         }
@@ -82,8 +81,8 @@ impl Machine {
         })
     }
 
-    /// The words of a kernel's command line that a trace may carry: nothing of disks, consoles and
-    /// keys.
+    /// The words of a kernel's command line that a trace may contain: nothing about disks, consoles
+    /// and keys.
     pub fn telling_words(command_line: &str) -> String {
         const TELLING: [&str; 16] = [
             "nohz",

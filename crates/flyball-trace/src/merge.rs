@@ -1,7 +1,7 @@
-//! The records of all CPUs of a trace.dat file, in the order of their time.
+//! Merges the records of all CPUs of a trace.dat file in chronological order.
 //!
-//! Each CPU's records are in order already; a heap says which CPU is next. The CPU at the top hands
-//! out records until another one's is older, which keeps the heap out of the way of bursts.
+//! Each CPU's records are already in order; a heap tells which CPU is next. The CPU at the top
+//! returns records until another CPU has an older one, so that bursts do not use the heap.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -15,29 +15,29 @@ use crate::{
     record::Record,
 };
 
-/// What one CPU's pages held.
+/// Counts of one CPU's pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct CpuCount {
     pub cpu: u32,
-    /// Records, decoded or not.
+    /// Number of records, decoded or not.
     pub records: u64,
-    /// Records that the pages' headers say were lost. They undercount: see the statistics of the
+    /// Lost records according to the pages' headers. They undercount: see the statistics of the
     /// recording.
     pub lost: u64,
-    /// Pages that say that records were lost, without a number.
+    /// Number of pages that report lost records without a number.
     pub lost_unknown: u64,
 }
 
-/// What a buffer held.
+/// Counts of a buffer.
 #[derive(Debug, Clone, Default, schemars::JsonSchema, serde::Serialize)]
 pub struct BufferSummary {
     /// For each CPU, in the order of the file.
     pub cpus: Vec<CpuCount>,
-    /// Records that no format describes, or that are too short for theirs.
+    /// Records without a format, or too short for their format.
     pub undecoded: u64,
-    /// Damage that was met, the first hundred.
+    /// The first hundred problems.
     pub problems: Vec<String>,
-    /// All damage that was met.
+    /// Number of all problems.
     pub damaged: u64,
 }
 
@@ -50,12 +50,12 @@ impl BufferSummary {
     }
 }
 
-/// Bytes of pages to read at once, all CPUs together.
+/// Bytes of pages to read at once, over all CPUs.
 #[derive(Debug, Clone, Copy)]
 pub struct Readahead(pub usize);
 
 impl Default for Readahead {
-    /// 8 MiB: large reads with few CPUs, and bounded memory with hundreds.
+    /// 8 MiB: large reads with few CPUs, and bounded memory with hundreds of CPUs.
     fn default() -> Readahead {
         Readahead(8 << 20)
     }
@@ -66,17 +66,17 @@ struct Stream {
     pages: CpuPages,
     page: Vec<u8>,
     walk: PageCursor,
-    /// Lost records to report before the page's first.
+    /// Lost records to report before the page's first record.
     missed: Option<(u64, Missed)>,
     count: CpuCount,
-    /// The record that is next; its payload lies in `page`.
+    /// The next record; its payload is in `page`.
     next: Option<Record>,
     payload: (usize, usize),
     ended: bool,
 }
 
 impl Stream {
-    /// Moves on to the next record.
+    /// Advances to the next record.
     fn advance(
         &mut self,
         file: &TraceFile,
@@ -86,14 +86,14 @@ impl Stream {
         self.next = None;
         loop {
             if let Some((time, missed)) = self.missed.take() {
-                // Reported as a record before the page's first, where the kernel's own text has its
-                // LOST line.
+                // Reported as a record before the page's first, like the LOST line in the kernel's
+                // text.
                 let count = if let Missed::Count(count) = missed {
                     self.count.lost = self.count.lost.saturating_add(count);
                     Some(count)
                 } else {
-                    // ring_buffer_read_page() stores the number only if it fits behind the data of
-                    // the page.
+                    // ring_buffer_read_page() stores the number only if it fits after the page's
+                    // data.
                     self.count.lost_unknown += 1;
                     None
                 };
@@ -109,15 +109,15 @@ impl Stream {
                     match decoder.decode(time, self.count.cpu, payload) {
                         Ok(mut record) => {
                             record.comm = file.tasks.name(record.pid);
-                            // As an offset, because the page belongs to the same struct and is
-                            // replaced by the next one.
+                            // An offset, because the page belongs to this struct and the next page
+                            // will replace it.
                             let start = payload.as_ptr() as usize - self.page.as_ptr() as usize;
                             self.payload = (start, start + payload.len());
                             self.next = Some(record);
                             return Ok(());
                         }
-                        // The page goes on behind it: the length of a record is in the ring
-                        // buffer's header, not in the format.
+                        // Continue after this record: its length is in the ring buffer's header,
+                        // not in the format.
                         Err(error) => {
                             summary.undecoded += 1;
                             let place = self.page_place() + offset as u64;
@@ -142,7 +142,7 @@ impl Stream {
         self.pages.place().saturating_sub(self.page.len() as u64)
     }
 
-    /// Goes to the next page that can be read. `false` behind the last.
+    /// Moves to the next readable page. Returns `false` after the last.
     fn turn_page(&mut self, file: &TraceFile, summary: &mut BufferSummary) -> Result<bool, TraceError> {
         if self.ended {
             return Ok(false);
@@ -153,12 +153,12 @@ impl Stream {
                 self.ended = true;
                 return Ok(false);
             }
-            // A failed read says nothing about the file, so it does not count as damage of one CPU.
+            // A failed read tells nothing about the file, so it is not damage of one CPU.
             Err(error @ TraceError::Io { .. }) => return Err(error),
             Err(error) => {
                 summary.problem(|| error.to_string());
-                // Behind a page that is cut off or cannot be unpacked, the place of the next one is
-                // not known.
+                // After a truncated page or one that cannot be unpacked, the offset of the next is
+                // unknown.
                 self.ended = true;
                 return Ok(false);
             }
@@ -169,8 +169,7 @@ impl Stream {
                 self.missed = (page.missed != Missed::None).then_some((page.time, page.missed));
             }
             Err(error) => {
-                // Only this page is left out: all pages have the same size, so the next one is
-                // found all the same.
+                // Skip only this page: all pages have one size, so the next one can be found.
                 self.walk = PageCursor::default();
                 let place = self.page_place();
                 summary.problem(|| format!("CPU {}, {}", self.count.cpu, error.within(place)));
@@ -180,11 +179,11 @@ impl Stream {
     }
 }
 
-/// Hands all records of `buffer` to `sink` in the order of their time (at the same time, of their
-/// CPU), each with its bytes, which are empty for lost records.
+/// Passes all records of `buffer` to `sink`, ordered by time and then by CPU, each with its bytes,
+/// which are empty for lost records.
 ///
 /// # Errors
-/// If the file cannot be read or `sink` fails. Damage goes into the summary.
+/// The file cannot be read, or `sink` fails. Damage goes into the summary.
 pub fn merge(
     file: &TraceFile,
     buffer: &Buffer,
@@ -193,7 +192,7 @@ pub fn merge(
     mut sink: impl FnMut(&Record, &[u8]) -> Result<(), TraceError>,
 ) -> Result<BufferSummary, TraceError> {
     let mut summary = BufferSummary::default();
-    // Shared among the CPUs: 512 of them with a fixed amount each would take gigabytes.
+    // Divided among the CPUs: a fixed amount for each of 512 CPUs would take gigabytes.
     let ahead = readahead.0 / buffer.cpus.len().max(1);
     let mut streams: Vec<Stream> = Vec::with_capacity(buffer.cpus.len());
     let mut heap = BinaryHeap::new();
@@ -215,8 +214,8 @@ pub fn merge(
         streams.push(stream);
     }
     while let Some(Reverse((_, index))) = heap.pop() {
-        // Records of one CPU come in bursts: as long as it is ahead of all others, the heap is left
-        // alone.
+        // Records of one CPU come in bursts: while it is ahead of all others, do not touch the
+        // heap.
         let until = heap.peek().map_or((u64::MAX, usize::MAX), |next| next.0);
         let Some(stream) = streams.get_mut(index) else { break };
         while let Some(record) = stream.next {
@@ -228,7 +227,7 @@ pub fn merge(
             stream.advance(file, decoder, &mut summary)?;
         }
     }
-    // CPUs without a page count too: that nothing was recorded there is an answer.
+    // Include CPUs without a page, to show that nothing was recorded there.
     summary.cpus = streams.iter().map(|stream| stream.count).collect();
     Ok(summary)
 }
@@ -255,8 +254,8 @@ mod tests {
         \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
         \tfield: char data;\toffset:16;\tsize:4080;\tsigned:1;\n";
 
-    /// Two CPUs, two pages each, 50 records a page, CPU 1 half a step behind CPU 0; its second page
-    /// lost 7.
+    /// Two CPUs with two pages each, 50 records per page. CPU 1 is half a step behind CPU 0, and
+    /// its second page lost 7 records.
     fn trace(version: DatVersion) -> Vec<u8> {
         let mut inputs = Vec::new();
         for cpu in 0..2u32 {

@@ -1,27 +1,26 @@
-//! Ring-buffer pages: what `per_cpu/cpuN/trace_pipe_raw` gives, and what a trace.dat file is full
-//! of.
+//! Ring-buffer pages, which `per_cpu/cpuN/trace_pipe_raw` returns and trace.dat files contain.
 //!
-//! A page starts with a time stamp and a commit word; records follow, each behind a 32-bit word of
-//! five bits of type and length and 27 bits of time since the record before (struct
-//! ring_buffer_event in the kernel's include/linux/ring_buffer.h). Types 29 to 31 are padding and
-//! two ways to say a time that 27 bits cannot.
+//! A page starts with a time stamp and a commit word, followed by records. Each record follows a
+//! 32-bit word with five bits of type and length, and 27 bits of time since the previous record
+//! (struct ring_buffer_event in the kernel's include/linux/ring_buffer.h). Types 29 to 31 are
+//! padding and two encodings of times that exceed 27 bits.
 
 use crate::{error::Malformed, format::PageHeader};
 
 /// Records were lost before this page (`RB_MISSED_EVENTS`).
 const MISSED: u64 = 1 << 31;
-/// Their number stands behind the data (`RB_MISSED_STORED`).
+/// Their number follows the data (`RB_MISSED_STORED`).
 const MISSED_STORED: u64 = 1 << 30;
-/// The commit word's bits that count bytes.
+/// Bits of the commit word that have the size.
 const SIZE: u64 = (1 << 20) - 1;
-/// The bits of a time that an absolute time stamp leaves out (`TS_MSB`).
+/// The bits of a time that an absolute time stamp omits (`TS_MSB`).
 const TOP: u64 = 0xf8 << 56;
 
 /// Records that were overwritten before they could be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missed {
     None,
-    /// Some; the kernel did not say how many.
+    /// Some records; the kernel did not report how many.
     Some,
     /// This many.
     Count(u64),
@@ -38,21 +37,20 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// Looks at one page (or sub-buffer): `bytes` is the whole of it.
+    /// Parses a page (or sub-buffer) from its bytes.
     ///
     /// # Errors
-    /// If the page is shorter than its header, or says that it holds more than it does.
+    /// The page is shorter than its header, or shorter than its header says.
     pub fn parse(bytes: &'a [u8], header: PageHeader) -> Result<Page<'a>, Malformed> {
         let short = || Malformed::new(bytes.len() as u64, "the page ends inside its header");
         let time = u64::from_le_bytes(*bytes.first_chunk().ok_or_else(short)?);
-        // local_t is a long, so 4 bytes on 32-bit kernels; events/header_page of the trace says
-        // which.
+        // local_t is a long, which has 4 bytes on 32-bit kernels; the trace's events/header_page
+        // tells its size.
         let commit = match header.commit_size {
             4 => u64::from(word(bytes, 8).ok_or_else(short)?),
             _ => u64::from_le_bytes(*bytes.get(8..).and_then(<[u8]>::first_chunk).ok_or_else(short)?),
         };
-        // The flags above were put there by ring_buffer_read_page(); they are not part of the
-        // length.
+        // ring_buffer_read_page() sets the upper flags, which are not part of the length.
         let used = (commit & SIZE) as usize;
         let end = header.data + used;
         let data = bytes.get(..end).filter(|data| data.len() >= header.data).ok_or_else(|| {
@@ -64,8 +62,8 @@ impl<'a> Page<'a> {
         } else if commit & MISSED_STORED == 0 {
             Missed::Some
         } else {
-            // Stored right behind the data if there was room for a long; otherwise its flag is
-            // missing.
+            // The number follows the data if there was room for a long; otherwise the flag is not
+            // set.
             let count = match header.commit_size {
                 4 => word(bytes, end).map(u64::from),
                 _ => bytes.get(end..).and_then(<[u8]>::first_chunk).map(|count| u64::from_le_bytes(*count)),
@@ -80,18 +78,18 @@ impl<'a> Page<'a> {
         Entries { data: self.data, walk: self.walk() }
     }
 
-    /// The state of [`Page::entries`] without the bytes, for who keeps the page elsewhere: see
-    /// [`PageCursor`].
+    /// The state of [`Page::entries`] without the bytes, for callers that keep the page elsewhere:
+    /// see [`PageCursor`].
     pub fn walk(&self) -> PageCursor {
         PageCursor { at: self.start, end: self.data.len(), time: self.time }
     }
 
-    /// Bytes of the page that are used, with its header.
+    /// Used bytes of the page, including its header.
     pub fn used(&self) -> usize {
         self.data.len()
     }
 
-    /// How many data records the page holds, and where it is damaged, if it is.
+    /// Number of data records in the page, and its damage, if any.
     pub fn count(&self) -> (u64, Option<Malformed>) {
         let mut count = 0;
         for entry in self.entries() {
@@ -115,11 +113,11 @@ pub struct Entry<'a> {
     pub time: u64,
     /// Offset of its header word in the page.
     pub offset: usize,
-    /// The record, from `common_type` on, with the up to three bytes that fill its last word.
+    /// The record, from `common_type` on, including up to three bytes that pad its last word.
     pub payload: &'a [u8],
 }
 
-/// Iterator over a page's data records. Ends after the first damage.
+/// Iterator over a page's data records. It ends after the first damage.
 #[derive(Debug, Clone)]
 pub struct Entries<'a> {
     data: &'a [u8],
@@ -135,8 +133,8 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// How far a page has been read. Holds no borrow; [`PageCursor::next`] must be given the page that
-/// it came from.
+/// A position in a page. Holds no borrow: [`PageCursor::next`] must be given the page that it came
+/// from.
 #[derive(Debug, Clone, Default)]
 pub struct PageCursor {
     at: usize,
@@ -147,7 +145,7 @@ pub struct PageCursor {
 impl PageCursor {
     fn fail(&mut self, what: &str) -> Malformed {
         let offset = self.at as u64;
-        // The length of a damaged record is not known, so neither is where the next one starts.
+        // The length of a damaged record is unknown, and so is the start of the next one.
         self.at = self.end;
         Malformed::new(offset, what)
     }
@@ -175,14 +173,14 @@ impl PageCursor {
                         return Some(Err(self.fail("a long record without a length")));
                     };
                     self.time = self.time.wrapping_add(delta);
-                    // The length counts its own word; the record behind starts at the next full
-                    // word.
+                    // The length includes its own word; the next record starts at a multiple of
+                    // four bytes.
                     (offset + 8, offset + 4 + (length as usize).next_multiple_of(4))
                 }
                 // RINGBUF_TYPE_PADDING: the unused end of a page, or a record that
-                // ring_buffer_discard_commit() took back.
+                // ring_buffer_discard_commit() discarded.
                 29 => {
-                    // rb_event_set_padding(): nothing behind it was ever written.
+                    // rb_event_set_padding(): nothing after it was ever written.
                     if delta == 0 {
                         self.at = data.len();
                         return None;
@@ -190,9 +188,9 @@ impl PageCursor {
                     let Some(length) = word(data, offset + 4) else {
                         return Some(Err(self.fail("a discarded record is cut off")));
                     };
-                    // A discarded record's time still counts for those behind it: they were timed
-                    // against it. A time of 1 only says that the record is not the end of the page
-                    // (rb_event_discard(); rb_read_data_buffer() passes over it too).
+                    // The time of a discarded record still counts, because later records are
+                    // relative to it. A time of 1 only says that the record is not the end of the
+                    // page (rb_event_discard(); rb_read_data_buffer() skips it too).
                     if delta > 1 {
                         self.time = self.time.wrapping_add(delta);
                     }
@@ -200,7 +198,7 @@ impl PageCursor {
                     continue;
                 }
                 // RINGBUF_TYPE_TIME_EXTEND (30) adds to the time, RINGBUF_TYPE_TIME_STAMP (31) sets
-                // it. Neither is a record of its own.
+                // it. Neither is a data record.
                 kind => {
                     let Some(high) = word(data, offset + 4) else {
                         return Some(Err(self.fail("a time stamp is cut off")));
@@ -212,7 +210,7 @@ impl PageCursor {
                     continue;
                 }
             };
-            // Only damage gets here: the kernel never lets a record cross the end of a page.
+            // Only a damaged page gets here: in the kernel no record crosses the end of a page.
             let Some(payload) = data.get(start..end) else {
                 return Some(Err(self.fail("a record reaches over the end of its page")));
             };
@@ -223,11 +221,12 @@ impl PageCursor {
     }
 }
 
-/// A 59-bit time stamp, with the top bits of the time that was reached (rb_fix_abs_ts() in the
+/// Extends a 59-bit time stamp with the top bits of the time reached so far (rb_fix_abs_ts() in the
 /// kernel).
 fn absolute(value: u64, reached: u64) -> u64 {
     let time = (value & !TOP) | (reached & TOP);
-    // Top bits of 0 cannot have wrapped: that would take 18 years of nanoseconds since boot.
+    // If the top bits are 0, the time cannot have wrapped: that takes 18 years of nanoseconds since
+    // boot.
     if reached & TOP != 0 && time < reached { time.wrapping_add(1 << 59) } else { time }
 }
 
@@ -235,7 +234,7 @@ fn absolute(value: u64, reached: u64) -> u64 {
 pub(crate) mod tests {
     use super::*;
 
-    /// Builds a page the way the kernel lays it out.
+    /// Builds a page with the kernel's layout.
     pub(crate) struct PageBuilder {
         pub(crate) bytes: Vec<u8>,
     }
@@ -357,7 +356,7 @@ pub(crate) mod tests {
             let header = if small { PageHeader { commit_size: 4, data: 12 } } else { PageHeader::default() };
             let mut bytes = bytes;
             if let Some(commit) = bytes.get_mut(9..16) {
-                // Most random commit words are too large to get past the first check.
+                // Most random commit words are too large to pass the first check.
                 commit.fill(0);
             }
             if let Ok(page) = Page::parse(&bytes, header) {

@@ -1,9 +1,8 @@
-//! Requests and samples as a Parquet file, for DuckDB, Polars, Spark and whatever else reads
-//! columns.
+//! Requests and samples as a Parquet file, for DuckDB, Polars, Spark and other readers of columns.
 //!
-//! One row a record of amd_pstate_perf or pstate_sample, with the columns of both; what an event
-//! does not have is null. Counters and times are packed as differences, names and levels as
-//! dictionaries: some 20 bytes a row.
+//! There is one row per record of amd_pstate_perf or pstate_sample, with the columns of both;
+//! columns that an event lacks are null. Counters and times are stored as differences, names and
+//! levels as dictionaries: some 20 bytes per row.
 
 use std::{fs::File, path::Path, sync::Arc};
 
@@ -40,8 +39,8 @@ const SCHEMA: &str = "message pstate {
     optional int32 io_boost;
 }";
 
-/// Rows of a row group.
-// A reader skips whole groups by their statistics, and this much is in memory until it is written.
+/// Rows per row group.
+// Readers skip whole groups by their statistics; a group is in memory until it is written.
 const GROUP: usize = 512 * 1024;
 
 /// Writes one Parquet file.
@@ -67,21 +66,20 @@ struct Row {
 }
 
 impl ParquetFile {
-    /// A new file at `path`.
+    /// Creates a file at `path`.
     pub fn create(path: &Path) -> Result<ParquetFile, TraceError> {
         let (file, replacement) =
             Replacement::create(path).map_err(|error| TraceError::io("create", path, error))?;
         let fail = |error: ParquetError| failed(path, error);
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(fail)?);
         let mut properties = WriterProperties::builder()
-            // The library is built without codecs; DELTA_BINARY_PACKED packs what is long.
+            // The library is built without codecs; DELTA_BINARY_PACKED packs the large columns.
             .set_compression(Compression::UNCOMPRESSED)
             .set_created_by(concat!("flyball ", env!("CARGO_PKG_VERSION")).to_owned())
             .set_max_row_group_row_count(Some(GROUP));
         for column in ["time_ns", "khz", "mperf", "aperf", "tsc"] {
             properties = properties
-                // Times and counters never repeat: a dictionary of them would be as long as the
-                // column.
+                // Times and counters never repeat, so a dictionary would be as long as the column.
                 .set_column_dictionary_enabled(ColumnPath::from(column), false)
                 .set_column_encoding(ColumnPath::from(column), Encoding::DELTA_BINARY_PACKED);
         }
@@ -89,12 +87,11 @@ impl ParquetFile {
         Ok(ParquetFile { writer, replacement, rows: Vec::new(), total: 0, path: path.to_owned() })
     }
 
-    /// Adds one record; those of other events are left out.
+    /// Adds one record; records of other events are skipped.
     pub fn add(&mut self, record: &Record) -> Result<(), TraceError> {
         let row = Row {
             time: record.time,
-            // pstate_sample has no field for the CPU: its counters are read on the CPU that it is
-            // about.
+            // pstate_sample has no CPU field: its counters are read on the CPU that they describe.
             cpu: record.cpu,
             pid: record.pid,
             comm: record.comm,
@@ -106,8 +103,8 @@ impl ParquetFile {
         };
         let row = match &record.event {
             Event::AmdPerf(event) => Row {
-                // The thread of a governor makes requests for other CPUs: the row is about the one
-                // whose counters it has.
+                // A governor's thread makes requests for other CPUs: the row belongs to the CPU of
+                // the counters.
                 cpu: event.cpu,
                 level: event.des,
                 khz: event.khz,
@@ -126,7 +123,8 @@ impl ParquetFile {
         };
         self.rows.push(row);
         self.total += 1;
-        // By columns, so that a group's rows must all be there before the first column is written.
+        // Groups are written by column, so all rows must be there before the first column is
+        // written.
         if self.rows.len() >= GROUP { self.group() } else { Ok(()) }
     }
 
@@ -139,11 +137,11 @@ impl ParquetFile {
             let longs = |value: fn(&Row) -> u64| {
                 rows.iter().map(|row| value(row).cast_signed()).collect::<Vec<i64>>()
             };
-            // INT32 of Parquet is signed; no CPU, level or P-state comes near its limit.
+            // Parquet's INT32 is signed; no CPU, level or P-state comes near its limit.
             let ints = |value: fn(&Row) -> u32| {
                 rows.iter().map(|row| value(row).cast_signed()).collect::<Vec<i32>>()
             };
-            // In the order of SCHEMA: the writer hands out one column after the other.
+            // In the order of SCHEMA: the writer provides one column after the other.
             column::<Int64Type>(&mut group, &longs(|row| row.time), None)?;
             column::<Int32Type>(&mut group, &ints(|row| row.cpu), None)?;
             column::<Int32Type>(&mut group, &rows.iter().map(|row| row.pid).collect::<Vec<i32>>(), None)?;
@@ -153,8 +151,8 @@ impl ParquetFile {
             column::<Int64Type>(&mut group, &longs(|row| row.counters[0]), None)?;
             column::<Int64Type>(&mut group, &longs(|row| row.counters[1]), None)?;
             column::<Int64Type>(&mut group, &longs(|row| row.counters[2]), None)?;
-            // An optional column has a level per row, 1 if there is a value, and then the values
-            // alone.
+            // An optional column has one level per row, 1 if there is a value, followed by only the
+            // existing values.
             let amd: Vec<i16> = rows.iter().map(|row| i16::from(row.amd.is_some())).collect();
             let intel: Vec<i16> = rows.iter().map(|row| i16::from(row.intel.is_some())).collect();
             let ours: Vec<(u32, u32, bool)> = rows.iter().filter_map(|row| row.amd).collect();
@@ -173,7 +171,7 @@ impl ParquetFile {
             Ok(())
         };
         let written = write(&self.rows, &mut self.writer);
-        // Also after a failure, which ends the file: the memory is not needed for the message.
+        // Also after a failure, which ends the file: the rows are not needed for the message.
         self.rows.clear();
         written.map_err(|error| failed(&self.path, error))
     }
@@ -188,7 +186,7 @@ impl ParquetFile {
     }
 }
 
-/// Tasks' names; neighbours and CPUs share few of them, so that each is made once.
+/// Tasks' names. Few differ between neighbouring rows and CPUs, so each is created once.
 fn names(rows: &[Row]) -> Vec<ByteArray> {
     let mut known: std::collections::HashMap<crate::comm::Comm, ByteArray> = std::collections::HashMap::new();
     rows.iter()

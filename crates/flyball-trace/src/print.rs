@@ -1,4 +1,4 @@
-//! A record as a line of trace text, in the kernel's words.
+//! Prints a record as a line of trace text, in the kernel's format.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub struct Line<'a> {
 
 impl Record {
     /// The record as a line of the kernel's `trace` file, without the newline. Passed-through
-    /// events have no fields here: these are in the record's bytes.
+    /// events have no fields here, because their fields are in the record's bytes.
     pub fn line(&self, clock: Clock) -> Line<'_> {
         Line { record: self, clock }
     }
@@ -55,7 +55,7 @@ fn flags(flags: u8, preempt: u8) -> [char; 5] {
         (false, false, true) => 'l',
         (false, false, false) => '.',
     };
-    // NMI wins over hard and soft interrupt, which it may have interrupted.
+    // NMI takes precedence over hard and soft interrupts, which it may have interrupted.
     let (nmi, hard, soft) = (has(0x40), has(0x08), has(0x10));
     let context = match (nmi, hard, soft) {
         (true, true, _) => 'Z',

@@ -1,4 +1,4 @@
-//! The decisions of a driver per CPU and per task, in numbers.
+//! A driver's decisions by CPU and by task, in numbers.
 
 mod analyse;
 mod cpu;

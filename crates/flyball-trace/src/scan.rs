@@ -1,11 +1,11 @@
-//! Decimal numbers out of text, eight digits a step. Nearly all of the time that trace text takes
-//! is spent on digits: an `amd_pstate_perf` line of 230 bytes carries some 60 of them.
+//! Parses decimal numbers from text, eight digits per step. Reading trace text spends nearly all
+//! its time on digits: an `amd_pstate_perf` line of 230 bytes has some 60 of them.
 
 #![expect(clippy::inline_always, reason = "measured: calls here cost a fifth of the time that text takes")]
 
 const POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
-/// The eight digits whose values (not characters) lie in `word`, first digit in the lowest byte.
+/// Converts eight digit values (not characters) in `word`, with the first digit in the lowest byte.
 const fn eight(word: u64) -> u64 {
     const PAIRS: u64 = 0x0000_00ff_0000_00ff;
     let pairs = word.wrapping_mul(10).wrapping_add(word >> 8);
@@ -16,8 +16,8 @@ const fn eight(word: u64) -> u64 {
     high.wrapping_add(low) >> 32
 }
 
-/// The unsigned decimal number at `at`, and where it ends. `None` without a digit, or above
-/// [`u64::MAX`].
+/// Parses the unsigned decimal number at `at`, and returns its end. `None` without a digit, or
+/// above [`u64::MAX`].
 #[inline]
 pub(crate) fn decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let mut value = 0u64;
@@ -26,7 +26,7 @@ pub(crate) fn decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
         let digits = u64::from_le_bytes(*word) ^ ZEROS;
         let others = others(digits);
         if others == 0 {
-            // Eight digits more than these fit without a check.
+            // Eight more digits fit without a check.
             value = if end - at < 8 {
                 value * POWERS[8] + eight(digits)
             } else {
@@ -56,16 +56,16 @@ pub(crate) fn decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     (end > at).then_some((value, end))
 }
 
-/// [`decimal`] for numbers of up to seven digits with a blank, comma or point behind them: the same
-/// answers for all others, more slowly.
+/// Like [`decimal`], but optimised for numbers of up to seven digits that are followed by a blank,
+/// comma or point. Other numbers give equal results, but more slowly.
 ///
-/// Where a number ends says where the next one starts, so that finding its end is what a line of
-/// text waits for; the value is computed meanwhile. Hence the digits are checked after their end
-/// was guessed from one bit of each byte.
+/// The end of a number determines where the next one starts, so finding it is the critical path of
+/// a line; the value is computed meanwhile. Therefore the end is guessed from one bit of each byte,
+/// and the digits are checked afterwards.
 #[inline(always)]
 pub(crate) fn short_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let Some(word) = word(bytes, at) else { return any_decimal(bytes, at) };
-    // 0 digits become a large number here, so that one comparison covers "none" and "too many".
+    // 0 digits wrap to a large number here, so one comparison covers "none" and "too many".
     let count = likely_digits(word);
     if count.wrapping_sub(1) < 7 {
         let digits = (word ^ ZEROS) << (64 - 8 * count);
@@ -76,8 +76,8 @@ pub(crate) fn short_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     any_decimal(bytes, at)
 }
 
-/// [`short_decimal`] for numbers that have up to fifteen digits and mostly about eight, with one
-/// branch, on whether there are more than eight.
+/// Like [`short_decimal`] for numbers with up to fifteen digits, mostly about eight. It has a
+/// single branch: whether there are more than eight.
 #[inline(always)]
 #[expect(clippy::needless_bitwise_bool, reason = "one branch instead of two")]
 pub(crate) fn long_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
@@ -98,7 +98,8 @@ pub(crate) fn long_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let second = likely_digits(high);
     if ninth & (second.wrapping_sub(1) < 7) {
         let (low, high) = (low ^ ZEROS, (high ^ ZEROS) << (64 - 8 * second));
-        // `likely_digits` guesses by one bit of each byte: letters can pass for digits until here.
+        // `likely_digits` guesses by one bit of each byte, so letters can pass for digits until
+        // here.
         if others(low) | others(high) == 0 {
             return Some((eight(low) * POWERS[second as usize] + eight(high), at + 8 + second as usize));
         }
@@ -106,7 +107,7 @@ pub(crate) fn long_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     any_decimal(bytes, at)
 }
 
-/// [`decimal`] for numbers of up to seven digits, whatever is behind them.
+/// Like [`decimal`] for numbers of up to seven digits, whatever follows them.
 #[inline(always)]
 pub(crate) fn bracketed_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let Some(word) = word(bytes, at) else { return any_decimal(bytes, at) };
@@ -118,7 +119,7 @@ pub(crate) fn bracketed_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)>
     any_decimal(bytes, at)
 }
 
-/// Parses the part of a line's time behind its point: six digits, a colon and a blank.
+/// Parses the fraction of a line's time: six digits, a colon and a blank.
 #[inline(always)]
 pub(crate) fn micros(bytes: &[u8], at: usize) -> Option<u64> {
     let word = word(bytes, at)?;
@@ -126,8 +127,8 @@ pub(crate) fn micros(bytes: &[u8], at: usize) -> Option<u64> {
     (word >> 48 == u64::from(u16::from_le_bytes(*b": ")) && others(digits) == 0).then(|| eight(digits))
 }
 
-/// [`decimal`] out of line. The pair comes back in registers; an `Option` would come back in
-/// memory, and then the common case goes through memory too.
+/// [`decimal`], not inlined. The pair is returned in registers; an `Option` would be returned in
+/// memory, and the common case would go through memory too.
 #[inline(always)]
 fn any_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     #[cold]
@@ -147,18 +148,18 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk::<8>().map(|word| u64::from_le_bytes(*word))
 }
 
-/// How many of the eight bytes, from the lowest, have the bit that all digits have, and blank,
-/// comma, point, slash and newline have not.
+/// Number of bytes, from the lowest, with the bit that all digits have, and that blank, comma,
+/// point, slash and newline lack.
 #[inline(always)]
 const fn likely_digits(word: u64) -> u32 {
     (!word & 0x1010_1010_1010_1010).trailing_zeros() / 8
 }
 
-/// Not 0 if one of the eight bytes is not a value of a digit.
+/// Not 0 if one of the eight bytes is not a digit's value.
 #[inline(always)]
 const fn others(digits: u64) -> u64 {
-    // Bit 7 of each byte above 9. A carry can only spoil bytes behind the first of these.
-    // 0x76 + 10 sets bit 7; digits up to 9 do not.
+    // Sets bit 7 of each byte above 9: 0x76 + 10 sets it, digits up to 9 do not. A carry can only
+    // affect bytes after the first such byte.
     (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080
 }
 
@@ -172,12 +173,12 @@ pub(crate) fn truth(bytes: &[u8], at: usize) -> Option<(bool, usize)> {
         let no = || rest.starts_with(b"false").then_some((false, at + 5));
         return if rest.starts_with(b"true") { Some((true, at + 4)) } else { no() };
     };
-    // No branch on the value, which cannot be predicted.
+    // Without a branch on the value, which cannot be predicted.
     let (yes, no) = (word as u32 == TRUE, word & 0xff_ffff_ffff == FALSE);
     (yes | no).then_some((yes, at + 5 - usize::from(yes)))
 }
 
-/// The decimal number at `at`, which may have a minus sign, and where it ends.
+/// Parses the decimal number at `at`, which may have a minus sign, and returns its end.
 #[inline]
 pub(crate) fn signed(bytes: &[u8], at: usize) -> Option<(i64, usize)> {
     if bytes.get(at) == Some(&b'-') {
@@ -188,7 +189,7 @@ pub(crate) fn signed(bytes: &[u8], at: usize) -> Option<(i64, usize)> {
     Some((i64::try_from(value).ok()?, end))
 }
 
-/// Where the spaces at `at` end.
+/// Returns the end of the spaces at `at`.
 #[inline(always)]
 pub(crate) fn blanks(bytes: &[u8], at: usize) -> usize {
     #[cold]
@@ -199,7 +200,7 @@ pub(crate) fn blanks(bytes: &[u8], at: usize) -> usize {
         }
         at
     }
-    // Without a loop: how often it would turn depends on the digits before, which cannot be
+    // Without a loop, because the number of iterations depends on earlier digits and cannot be
     // predicted.
     match word(bytes, at).map(|word| (word ^ 0x2020_2020_2020_2020).trailing_zeros() / 8) {
         Some(count @ 0..8) => at + count as usize,
@@ -207,13 +208,12 @@ pub(crate) fn blanks(bytes: &[u8], at: usize) -> usize {
     }
 }
 
-/// The value after `key`, looked for from `at` on at the start of a word. For text whose order is
-/// not known.
+/// Finds the value after `key`, which must start a word. For text whose order is unknown.
 pub(crate) fn value_of(bytes: &[u8], key: &[u8]) -> Option<usize> {
     let mut from = 0;
     while let Some(found) = memchr::memmem::find(bytes.get(from..)?, key) {
         let at = from + found;
-        // `mperf=` must not be found inside `aperf_mperf=`, nor `freq=` inside a name.
+        // `mperf=` must not match inside `aperf_mperf=`, nor `freq=` inside a name.
         if at == 0 || matches!(bytes[at - 1], b' ' | b'\t' | b',' | b'(') {
             return Some(at + key.len());
         }
@@ -273,7 +273,7 @@ mod tests {
             let read = decimal(&bytes, at);
             proptest::prop_assert_eq!(short_decimal(&bytes, at), read);
             proptest::prop_assert_eq!(long_decimal(&bytes, at), read);
-            // Digit by digit, as anybody would.
+            // The reference: digit by digit.
             let digits = bytes.iter().skip(at).take_while(|byte| byte.is_ascii_digit());
             let plain = String::from_utf8(digits.copied().collect()).unwrap();
             proptest::prop_assert_eq!(read, plain.parse().ok().map(|value| (value, at + plain.len())));

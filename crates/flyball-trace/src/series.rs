@@ -1,15 +1,15 @@
-//! A trace thinned out for pictures: for each CPU and stretch of time the least and the most of
-//! each value. Nothing between two drawn points is higher or lower than what is drawn.
+//! A trace thinned out for plots: minimum and maximum of each value for each CPU and interval. No
+//! value between two drawn points exceeds what is drawn.
 //!
-//! All stretches have the same length, which doubles whenever the trace outgrows the buckets: any
-//! trace fits, and one pass is enough.
+//! All intervals have one length, which doubles whenever the trace outgrows the buckets: any trace
+//! fits, and one pass is enough.
 
 use crate::{
     events::Event,
     record::{MAX_CPUS, Record},
 };
 
-/// Least and most of a value in one stretch; both NaN without a sample.
+/// Minimum and maximum of a value in one interval; both NaN without a sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bucket {
     pub min: f32,
@@ -25,7 +25,7 @@ impl Bucket {
     }
 
     fn add(&mut self, value: f32) {
-        // min() and max() of f32 take the other value for NaN.
+        // min() and max() of f32 return the other value for NaN.
         self.min = self.min.min(value);
         self.max = self.max.max(value);
     }
@@ -35,16 +35,16 @@ impl Bucket {
     }
 }
 
-/// A value that is drawn.
+/// A value to draw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Metric {
-    /// Name of the value's picture in the kernel's tracer: `cpuNNN_NAME`, `all_cpu_ALL`.
+    /// Name of the value's plot in the kernel's tracer: `cpuNNN_NAME`, `all_cpu_ALL`.
     pub name: &'static str,
-    /// Name in the tracer's picture of all CPUs.
+    /// Name in the tracer's plot of all CPUs.
     pub all: &'static str,
     pub title: &'static str,
     pub unit: &'static str,
-    /// The tracer's range of the axis; 0 for as wide as the values.
+    /// Upper end of the tracer's axis; 0 to scale to the values.
     pub high: u32,
 }
 
@@ -84,14 +84,14 @@ const INTEL: [Metric; 8] = [
 pub struct SeriesSet {
     /// Time of the first record, nanoseconds (or ticks).
     pub start: u64,
-    /// Length of a stretch.
+    /// Length of an interval.
     pub width: u64,
     metrics: &'static [Metric],
-    /// Stretches by CPU, then by metric.
+    /// Intervals by CPU, then by metric.
     cpus: Vec<Option<Box<CpuSeries>>>,
     used: usize,
     started: bool,
-    /// Stretches are of samples, counted over all CPUs, instead of time.
+    /// True if intervals count samples of all CPUs instead of time.
     by_sample: bool,
     samples: u64,
 }
@@ -102,9 +102,9 @@ struct CpuSeries {
     buckets: Vec<Vec<Bucket>>,
 }
 
-/// Buckets of all CPUs and metrics together, eight bytes each.
+/// Maximum number of buckets over all CPUs and metrics, eight bytes each.
 const MAX: usize = 4 << 20;
-/// Buckets of one CPU and metric: more than any screen has columns.
+/// Maximum number of buckets per CPU and metric: more than any screen has columns.
 const MAX_EACH: usize = 8192;
 
 impl Default for SeriesSet {
@@ -123,13 +123,13 @@ impl Default for SeriesSet {
 }
 
 impl SeriesSet {
-    /// Over the number of the sample instead of time, as some of the kernel's tracers' pictures
-    /// are.
+    /// Uses the number of the sample instead of time as the axis, like some of the kernel tracers'
+    /// plots.
     pub fn by_sample() -> SeriesSet {
         SeriesSet { by_sample: true, width: 1, ..SeriesSet::default() }
     }
 
-    /// Adds one record, in the order of time.
+    /// Adds one record, in chronological order.
     pub fn add(&mut self, record: &Record) {
         let percent =
             |part: u64, whole: u64| if whole > 0 { part as f32 * 100.0 / whole as f32 } else { f32::NAN };
@@ -155,7 +155,7 @@ impl SeriesSet {
                         event.scaled_busy as f32,
                         event.io_boost as f32,
                         passed as f32 / 1e6,
-                        // Ticks over nanoseconds are GHz; NaN draws nothing.
+                        // Ticks divided by nanoseconds are GHz; NaN draws nothing.
                         if passed > 0 { event.tsc as f32 / passed as f32 } else { f32::NAN },
                     ]
                 });
@@ -177,7 +177,7 @@ impl SeriesSet {
         }
         self.samples += 1;
         let x = if self.by_sample { self.samples } else { time };
-        // A trace has the metrics of its first sample; another driver's samples would be other
+        // A trace has the metrics of its first sample; samples of another driver would have other
         // columns.
         if cpu >= MAX_CPUS || self.metrics.len() != N {
             return;
@@ -194,14 +194,14 @@ impl SeriesSet {
         loop {
             // All metrics of a CPU have equally many buckets.
             let have = self.cpus[cpu].as_ref().map_or(0, |series| series.buckets[0].len());
-            // A CPU's buckets are filled up to the place, so a first record late in the trace costs
+            // A CPU's buckets are filled up to the index, so a first record late in the trace needs
             // as many as all before.
             let more = at.saturating_add(1).saturating_sub(have).saturating_mul(N);
             if at < MAX_EACH && self.used.saturating_add(more) <= MAX {
                 self.used += more;
                 break;
             }
-            // A time that damage made: doubling would overflow before it fits.
+            // A damaged time: doubling would overflow before it fits.
             if self.width > 1 << 62 {
                 return;
             }
@@ -209,7 +209,7 @@ impl SeriesSet {
             at = place(self);
         }
         let Some(series) = &mut self.cpus[cpu] else { return };
-        // A CPU's first record covers time before the trace; the kernel's tracers leave it out too.
+        // A CPU's first record covers time before the trace; the kernel's tracers skip it too.
         let Some(passed) = series.last.replace(time).map(|last| time.saturating_sub(last)) else { return };
         for (buckets, value) in series.buckets.iter_mut().zip(values(passed)) {
             if buckets.len() <= at {
@@ -221,8 +221,7 @@ impl SeriesSet {
 
     fn widen(&mut self) {
         self.width *= 2;
-        // Counted again: a CPU's odd last bucket stays one, so that half of the number would be
-        // wrong.
+        // Count again, because a CPU's odd last bucket remains, so half the number would be wrong.
         self.used = 0;
         for buckets in self.cpus.iter_mut().flatten().flat_map(|series| &mut series.buckets) {
             let merged: Vec<Bucket> = buckets
@@ -234,7 +233,7 @@ impl SeriesSet {
         }
     }
 
-    /// The values that there are; none for a trace without requests.
+    /// The available metrics; none for a trace without requests.
     pub fn metrics(&self) -> &'static [Metric] {
         self.metrics
     }
@@ -244,13 +243,13 @@ impl SeriesSet {
         self.cpus.iter().enumerate().filter(|(_, series)| series.is_some()).map(|(cpu, _)| cpu as u32)
     }
 
-    /// The stretches of one CPU and metric; they may end before those of another CPU.
+    /// The intervals of one CPU and metric; they may end before those of another CPU.
     pub fn buckets(&self, cpu: u32, metric: usize) -> &[Bucket] {
         let series = self.cpus.get(cpu as usize).and_then(Option::as_ref);
         series.and_then(|series| series.buckets.get(metric)).map_or(&[], Vec::as_slice)
     }
 
-    /// The longest list of stretches.
+    /// Length of the longest list of intervals.
     pub fn len(&self) -> usize {
         self.cpus.iter().flatten().map(|series| series.buckets[0].len()).max().unwrap_or(0)
     }
@@ -260,15 +259,15 @@ impl SeriesSet {
         self.len() == 0
     }
 
-    /// Joins stretches until all CPUs and metrics together have at most `most`.
+    /// Joins intervals until all CPUs and metrics together have at most `most`.
     pub fn thin(&mut self, most: usize) {
-        // 64 stretches at least: a plot of a thousand CPUs must still show a course.
+        // At least 64 intervals: a plot of a thousand CPUs must still show a curve.
         while self.len() * self.cpus().count() * self.metrics.len() > most && self.len() > 64 {
             self.widen();
         }
     }
 
-    /// Least and most of one metric on all CPUs.
+    /// Minimum and maximum of one metric over all CPUs.
     pub fn range(&self, metric: usize) -> Option<(f32, f32)> {
         let all = self.cpus.iter().flatten().flat_map(|series| &series.buckets[metric]);
         let range = all.copied().reduce(Bucket::merge)?;
@@ -329,8 +328,8 @@ mod tests {
                 }
             }
             set.thin(most);
-            // Each sample lies between least and most of its stretch, and each least and most is a
-            // sample there.
+            // Each sample is within its interval's minimum and maximum, and both are samples of the
+            // interval.
             let mut filled = 0;
             for cpu in 0..3 {
                 for (at, bucket) in set.buckets(cpu, 1).iter().enumerate().filter(|(_, bucket)| !bucket.is_empty()) {

@@ -1,5 +1,5 @@
-//! `per_cpu/cpuN/stats`: the kernel's counts. Pages' headers undercount losses; this file does not:
-//! read records plus overwritten and dropped ones equal the written ones.
+//! `per_cpu/cpuN/stats`: the kernel's counts. Unlike pages' headers, they do not undercount losses:
+//! read, overwritten and dropped records add up to the written ones.
 
 use crate::scan::decimal;
 
@@ -9,24 +9,25 @@ pub struct CpuStats {
     pub cpu: u32,
     /// Records still in the buffer.
     pub entries: u64,
-    /// Records that were overwritten unread.
+    /// Records that were overwritten before they were read.
     pub overrun: u64,
     /// Records that did not fit because a nested writer was ahead.
     pub commit_overrun: u64,
-    /// Records that were refused because the buffer was full (only when it does not overwrite).
+    /// Records that were rejected because the buffer was full (only if it does not overwrite).
     pub dropped: u64,
     /// Records that were read.
     pub read: u64,
 }
 
 impl CpuStats {
-    /// Reads the file's text. Lines that are missing count 0; a `CPU: N` line, as trace.dat has it,
-    /// names the CPU.
+    /// Parses the file's text. Missing lines count as 0; a `CPU: N` line, as in trace.dat, names
+    /// the CPU.
     pub fn parse(cpu: u32, text: &str) -> CpuStats {
         let mut stats = CpuStats { cpu, ..CpuStats::default() };
         for line in text.lines() {
             let Some((key, value)) = line.split_once(':') else { continue };
-            // The two times have a point; what is before it is not used.
+            // The two times have a decimal point, and only the part before it is parsed; they are
+            // not used.
             let value = decimal(value.trim().as_bytes(), 0).map_or(0, |(value, _)| value);
             match key.trim() {
                 "CPU" => stats.cpu = u32::try_from(value).unwrap_or(cpu),
@@ -41,12 +42,12 @@ impl CpuStats {
         stats
     }
 
-    /// Records that no reader will ever see.
+    /// Records that can no longer be read.
     pub fn lost(&self) -> u64 {
         self.overrun.saturating_add(self.commit_overrun).saturating_add(self.dropped)
     }
 
-    /// Records that were written, or would have been.
+    /// Records that were written or dropped.
     pub fn written(&self) -> u64 {
         self.entries.saturating_add(self.read).saturating_add(self.lost())
     }

@@ -1,5 +1,5 @@
-//! Names of tasks. A ring-buffer record has only a task's number; the names lie in
-//! `saved_cmdlines`, which the kernel fills while it traces and which a trace.dat file carries.
+//! Names of tasks. A ring-buffer record has only a task's number; `saved_cmdlines`, which the
+//! kernel fills while it traces and trace.dat files contain, has the names.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,14 @@ use crate::comm::Comm;
 use crate::events::Event;
 use crate::record::Record;
 
-/// The name of every task number that is known.
+/// Known names by task number.
 #[derive(Debug, Clone, Default)]
 pub struct Tasks {
     names: HashMap<i32, Comm>,
 }
 
 impl Tasks {
-    /// Reads `saved_cmdlines`: a number, a blank and a name a line. Other lines are left out.
+    /// Parses `saved_cmdlines`: lines with a number, a blank and a name. Other lines are skipped.
     pub fn parse(bytes: &[u8]) -> Tasks {
         let mut names = HashMap::new();
         // trace-cmd ends the section with a NUL.
@@ -29,8 +29,8 @@ impl Tasks {
         Tasks { names }
     }
 
-    /// The name of task `pid`: `<idle>` for 0 and `<...>` for one that is not known, as the kernel
-    /// prints them.
+    /// The name of task `pid`: `<idle>` for 0 and `<...>` for an unknown task, as the kernel prints
+    /// them.
     pub fn name(&self, pid: i32) -> Comm {
         if pid == 0 {
             return Comm::new(b"<idle>");
@@ -38,7 +38,7 @@ impl Tasks {
         self.names.get(&pid).copied().unwrap_or_else(|| Comm::new(b"<...>"))
     }
 
-    /// Takes the names from a task switch for tasks that have none yet.
+    /// Adds names from a task switch for tasks without a name.
     pub fn learn(&mut self, record: &Record) {
         if let Event::Switch(switch) = &record.event {
             for (pid, comm) in [(switch.prev_pid, switch.prev_comm), (switch.next_pid, switch.next_comm)] {
@@ -50,7 +50,7 @@ impl Tasks {
         }
     }
 
-    /// All names by their numbers, in no order.
+    /// All names by number, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (i32, Comm)> + '_ {
         self.names.iter().map(|(pid, name)| (*pid, *name))
     }

@@ -1,5 +1,5 @@
-//! Recording through this machine's own ring buffer: needs root and tracefs, and says so where it
-//! cannot run.
+//! Records through this machine's own ring buffer. Needs root and tracefs, and says so if it cannot
+//! run.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -12,7 +12,7 @@ use flyball_trace::{
     merge,
 };
 
-/// One at a time: the instances of a process share its name.
+/// One test at a time: the instances of a process share its name.
 static ONE: Mutex<()> = Mutex::new(());
 
 fn start(directory: &Path, buffer_kib: u64) -> Option<Capture> {
@@ -36,7 +36,7 @@ fn start(directory: &Path, buffer_kib: u64) -> Option<Capture> {
     }
 }
 
-/// Event `number` as it is fed: its bytes from offset 8 of the record on.
+/// The fed event with this number: the bytes of a record from offset 8 on.
 fn event(number: u32) -> AmdPerf {
     AmdPerf {
         min: 15,
@@ -67,8 +67,8 @@ fn feed(capture: &Capture, count: u32) {
     }
 }
 
-/// The decoder of a file whose raw_data records are read as amd_pstate_perf: that is what their
-/// bytes are.
+/// The decoder of a file whose raw_data records are decoded as amd_pstate_perf, because the test
+/// writes such bytes.
 fn decoder(file: &TraceFile) -> Decoder {
     let raw =
         file.formats.iter().find(|format| format.name == "raw_data").expect("every kernel has raw_data");

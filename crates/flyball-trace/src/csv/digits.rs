@@ -1,15 +1,15 @@
-//! Numbers as the tracers' Python prints them: whole numbers by itoa, decimals by integer
-//! arithmetic with Python's rounding.
+//! Formats numbers like the tracers' Python: integers with itoa, decimals by integer arithmetic
+//! with Python's rounding.
 
-/// One row while it is made. A fixed array, because some forty pieces make a row: appending each to
-/// a vector is a call that may have to grow it.
+/// A row under construction. It is a fixed array, because a row has some forty pieces, and each
+/// append to a vector is a call that may have to grow it.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     bytes: [u8; ROOM],
     used: usize,
 }
 
-/// Twice the longest row: seventeen columns of at most 24 characters, and a name of 16.
+/// Twice the longest row, which has seventeen columns of at most 24 characters, and a name of 16.
 const ROOM: usize = 1024;
 
 impl Default for Row {
@@ -29,7 +29,7 @@ impl Row {
         self.used = 0;
     }
 
-    /// Adds `bytes`; what does not fit, which no row has, is left out.
+    /// Appends `bytes`, or drops them if they do not fit, which never happens in a row.
     #[inline]
     pub(super) fn put(&mut self, bytes: &[u8]) {
         let end = self.used + bytes.len();
@@ -39,9 +39,9 @@ impl Row {
         }
     }
 
-    /// A task's name, without its blanks. Any user can give a task any name: it must not end the
-    /// cell, and no spreadsheet may take it for a formula (OWASP, "CSV Injection"). All other names
-    /// are as in the tracers' files.
+    /// Appends a task's name without its blanks. Any user can give a task any name, so it must not
+    /// end the cell, and no spreadsheet may take it for a formula (OWASP, "CSV Injection"). All
+    /// other names are as in the tracers' files.
     #[inline]
     pub(super) fn name(&mut self, name: &[u8]) {
         let plain = name.iter().all(|byte| matches!(byte, b'!'..=b'~') && !matches!(byte, b',' | b'"'));
@@ -53,7 +53,7 @@ impl Row {
     }
 
     fn odd_name(&mut self, name: &[u8]) {
-        // The tracers split lines at blanks and join the words of a name again without them.
+        // The tracers split lines at blanks, and join the words of a name without them.
         let mut kept = name.iter().filter(|byte| **byte != b' ').peekable();
         if matches!(kept.peek(), Some(b'=' | b'+' | b'-' | b'@')) {
             self.put(b"'");
@@ -63,20 +63,20 @@ impl Row {
         }
     }
 
-    /// `, ` and the number.
+    /// Appends `, ` and the number.
     #[inline]
     pub(super) fn column(&mut self, value: u64) {
         self.put(b", ");
         self.number(value);
     }
 
-    /// `value` in as many digits as it has, at least one.
+    /// Appends `value` without padding.
     #[inline]
     pub(super) fn number(&mut self, value: u64) {
         self.put(itoa::Buffer::new().format(value).as_bytes());
     }
 
-    /// `value` in at least `WIDTH` digits, up to eight.
+    /// Appends `value` with at least `WIDTH` digits, up to eight.
     #[inline]
     pub(super) fn padded<const WIDTH: usize>(&mut self, value: u64) {
         let mut buffer = itoa::Buffer::new();
@@ -85,7 +85,7 @@ impl Row {
         self.put(digits);
     }
 
-    /// `value / 10^PLACES` with that many digits, up to four, behind the point.
+    /// Appends `value / 10^PLACES` with that many decimals, up to four.
     #[inline]
     pub(super) fn fixed<const PLACES: usize>(&mut self, value: u64) {
         let scale = 10u64.pow(PLACES as u32);
@@ -94,26 +94,25 @@ impl Row {
         self.padded::<PLACES>(value % scale);
     }
 
-    /// `numerator / denominator` with `PLACES` digits, exactly as Python prints the Decimal's
-    /// float. Off the ties, that is plain rounding of the quotient.
+    /// Appends `numerator / denominator` with `PLACES` decimals, exactly as Python prints the
+    /// Decimal's float. Except for ties, that is the rounded quotient.
     #[inline]
     pub(super) fn quotient<const PLACES: usize>(&mut self, numerator: u64, denominator: u64) {
         if denominator == 0 {
-            // The tracers end with a DivisionByZero here.
+            // The tracers fail with a DivisionByZero here.
             return self.put(b"nan");
         }
-        // Three more digits than are printed; only if these are near a tie does more than that
-        // matter. Below a thousand the Decimal has at least one digit more still.
+        // Compute three more digits than are printed; more are needed only near a tie. Below a
+        // thousand the Decimal has at least one more digit.
         let scaled = numerator.checked_mul(10u64.pow(PLACES as u32 + 3)).map(|scaled| scaled / denominator);
         if let Some(scaled) = scaled.filter(|scaled| *scaled < 1_000 * 10u64.pow(PLACES as u32 + 3)) {
             let (whole, rest) = (scaled / 1000, scaled % 1000);
-            // 0, 499, 500 and 999 are left to the exact way: there the digits that were cut off
+            // Leave 0, 499, 500 and 999 to the exact path, because there the truncated digits
             // decide.
             match rest {
                 1..=498 => return self.fixed::<PLACES>(whole),
                 501..=998 => return self.fixed::<PLACES>(whole + 1),
-                // All of it was shown: a quotient that is a multiple of the last digit has nothing
-                // to round.
+                // The quotient is exact: a multiple of the last digit needs no rounding.
                 0 if scaled * denominator == numerator * 10u64.pow(PLACES as u32 + 3) => {
                     return self.fixed::<PLACES>(whole);
                 }
@@ -123,16 +122,16 @@ impl Row {
         self.float(decimal11(u128::from(numerator), u128::from(denominator)), PLACES);
     }
 
-    /// A float with `places` digits.
+    /// Appends a float with `places` decimals.
     pub(super) fn float(&mut self, value: f64, places: usize) {
         self.put(format!("{value:.places$}").as_bytes());
     }
 
-    /// `micros / 10^6` with three digits, as Python prints the float.
+    /// Appends `micros / 10^6` with three decimals, as Python prints the float.
     #[inline]
     pub(super) fn seconds(&mut self, micros: i64) {
         let rest = micros.unsigned_abs() % 1000;
-        // A tie is decided by the float that is nearest, which may lie on either side of it.
+        // At a tie the nearest float decides, which may be on either side of it.
         if micros < 0 || rest == 500 {
             self.float(micros as f64 / 1e6, 3);
         } else {
@@ -141,8 +140,8 @@ impl Row {
     }
 }
 
-/// `numerator / denominator` as Python's Decimal has it with eleven significant digits, half to
-/// even; as a float.
+/// Returns `numerator / denominator` as Python's Decimal with eleven significant digits, half to
+/// even, converted to a float.
 pub(super) fn decimal11(numerator: u128, denominator: u128) -> f64 {
     const LOW: u128 = 10_000_000_000;
     if numerator == 0 || denominator == 0 {
@@ -152,7 +151,7 @@ pub(super) fn decimal11(numerator: u128, denominator: u128) -> f64 {
     while top / bottom < LOW {
         match top.checked_mul(10) {
             Some(next) => top = next,
-            // Only above 10^37, which no counter of 64 bits comes to.
+            // Only above 10^37, which no counter of 64 bits reaches.
             None => bottom = (bottom / 10).max(1),
         }
         exponent -= 1;
@@ -165,17 +164,17 @@ pub(super) fn decimal11(numerator: u128, denominator: u128) -> f64 {
     if rest * 2 > bottom || (rest * 2 == bottom && digits % 2 == 1) {
         digits += 1;
     }
-    // By way of text, because that is how Python makes a float of a Decimal: the nearest one.
+    // Through text, as Python converts a Decimal to a float, which gives the nearest float.
     format!("{digits}e{exponent}").parse().unwrap_or(f64::NAN)
 }
 
-/// Microseconds with eleven significant digits, half to even: what is left of a time in the
-/// tracers' arithmetic.
+/// Rounds microseconds to eleven significant digits, half to even, like a time in the tracers'
+/// arithmetic.
 pub(super) fn eleven(micros: u64) -> u64 {
     if micros < 100_000_000_000 {
         return micros;
     }
-    // What the eleventh digit counts.
+    // The value of the eleventh digit.
     let unit = 10u64.pow(micros.ilog10() - 10);
     let (whole, rest) = (micros / unit, micros % unit);
     let up = rest * 2 > unit || (rest * 2 == unit && whole % 2 == 1);

@@ -15,7 +15,7 @@ pub const AMD_HEADER: &str = "common_cpu, common_secs, common_usecs, min_perf, d
 pub const INTEL_HEADER: &str = "common_cpu, common_secs, common_usecs, core_busy, scaled_busy, from, to, mperf, \
     aperf, tsc, freq, boost, load, duration_ms, sample_num, elapsed_time, tsc_ghz, common_comm\n";
 
-/// The tracer whose files are written.
+/// The tracer whose file format is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tracer {
     Amd,
@@ -33,7 +33,7 @@ impl Tracer {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CsvRow<'a> {
-    /// The CPU that it is about.
+    /// The CPU of the row.
     pub cpu: u32,
     /// The header line of its file.
     pub header: &'static str,
@@ -41,7 +41,7 @@ pub struct CsvRow<'a> {
     pub row: &'a [u8],
 }
 
-/// Makes the rows of both tracers. Knows nothing of files.
+/// Formats the rows of both tracers. Independent of files.
 #[derive(Debug, Default)]
 pub struct Rows {
     row: Row,
@@ -49,7 +49,7 @@ pub struct Rows {
     samples: u64,
     start: u64,
     last: Vec<Option<u64>>,
-    /// Records of the tracer that the trace did not start with.
+    /// Number of records of the other tracer, which the trace did not start with.
     pub of_other_driver: u64,
     pub rows: u64,
 }
@@ -63,12 +63,12 @@ impl Rows {
             Event::Intel(_) => Tracer::Intel,
             _ => return None,
         };
-        // A file has one header: records of another driver, after a switch, do not fit its columns.
+        // A file has one header, so records of another driver, after a switch, do not fit.
         if *self.tracer.get_or_insert(tracer) != tracer {
             self.of_other_driver += 1;
             return None;
         }
-        // The CPU in brackets, as the tracers take it; for Intel's event there is no other.
+        // The CPU in brackets, like the tracers. Intel's event has no other.
         let cpu = record.cpu;
         if cpu >= MAX_CPUS {
             return None;
@@ -82,10 +82,11 @@ impl Rows {
         if self.last.len() <= cpu as usize {
             self.last.resize(cpu as usize + 1, None);
         }
-        // The tracers leave a CPU's first sample out: its counters cover time before the trace.
+        // The tracers skip a CPU's first sample, because its counters include time before the
+        // trace.
         let last = self.last[cpu as usize].replace(now)?;
         self.rows += 1;
-        // Signed: text of two traces put together goes back in time, and the tracers print that.
+        // Signed: concatenated traces go back in time, and the tracers print the negative value.
         let duration = now.cast_signed().wrapping_sub(last.cast_signed());
         let row = &mut self.row;
         row.clear();
@@ -97,7 +98,8 @@ impl Rows {
         row.padded::<6>(now % 1_000_000);
         let (mperf, tsc) = event_columns(row, &record.event);
         row.put(b", ");
-        // Overflows for values that no kernel writes; the slow way prints them as the tracers do.
+        // Overflows only for values that no kernel writes; the slow path prints them like the
+        // tracers.
         match mperf.checked_mul(100) {
             Some(share) => row.quotient::<2>(share, tsc),
             None => row.float(decimal11(u128::from(mperf) * 100, u128::from(tsc)), 2),
@@ -115,7 +117,7 @@ impl Rows {
             match u64::try_from(duration) {
                 // intel_pstate_tracer.py checks this divisor, but not TSC.
                 Ok(0) => row.put(b"0.000"),
-                // GHz: cycles in duration milliseconds, over a million.
+                // GHz: cycles in `duration` milliseconds, divided by a million.
                 Ok(duration) if duration < u64::MAX / 1000 => row.quotient::<3>(tsc, duration * 1000),
                 _ => row.float(tsc as f64 / (duration as f64 * 1000.0), 3),
             }
@@ -123,20 +125,19 @@ impl Rows {
         row.put(b", ");
         row.name(record.comm.bytes());
         row.put(b"-");
-        // Negative numbers are damage, and their sign would be a second separator between name and
-        // number.
+        // Negative numbers are damage, and their sign would be a second separator after the name.
         row.number(u64::try_from(record.pid).unwrap_or(0));
         row.put(b"\n");
         Some(CsvRow { cpu, header: tracer.header(), row: row.bytes() })
     }
 
-    /// The header line that goes with the rows; `None` before the first record.
+    /// The header line of the rows; `None` before the first record.
     pub fn header(&self) -> Option<&'static str> {
         self.tracer.map(Tracer::header)
     }
 }
 
-/// The columns that the two tracers do not share. Returns MPERF and TSC.
+/// Appends the columns in which the tracers differ. Returns MPERF and TSC.
 #[inline]
 fn event_columns(row: &mut Row, event: &Event) -> (u64, u64) {
     match event {

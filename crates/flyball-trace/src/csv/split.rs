@@ -1,4 +1,4 @@
-//! The rows of a block into the files of their CPUs.
+//! Splits the rows of a block into the CPUs' files.
 
 use std::{
     fs::File,
@@ -10,15 +10,15 @@ use flyball_files::Replacement;
 
 use crate::error::TraceError;
 
-/// Files that are kept open; a process may have a thousand at most, by default (RLIMIT_NOFILE is
+/// Maximum number of open files. By default a process may have about a thousand (RLIMIT_NOFILE is
 /// 1024).
 const OPEN: usize = 512;
 
-/// Bytes of one CPU's rows that are kept before they are written: whole pages of the page cache, so
-/// that none is written to twice.
+/// Bytes of a CPU's rows to collect before writing: whole pages of the page cache, so that none is
+/// written twice.
 const KEPT: usize = 16 * 1024;
 
-/// Rows of one CPU that are not written yet.
+/// Unwritten rows of one CPU.
 #[derive(Debug, Default)]
 struct CpuRows {
     rows: Vec<u8>,
@@ -28,7 +28,7 @@ struct CpuRows {
     file: Option<File>,
 }
 
-/// A row's CPU, and its place in the block.
+/// A row's CPU and its offset in the block.
 #[derive(Debug, Clone, Copy, Default)]
 struct Piece {
     cpu: u32,
@@ -42,8 +42,8 @@ pub(super) struct SplitFiles {
     cpus: Vec<CpuRows>,
     /// The block's rows in the order of time.
     pieces: Vec<Piece>,
-    /// The rows of the block by CPU (start and end), and where each CPU's rows start there. Both
-    /// keep their memory from block to block.
+    /// The block's rows by CPU (start and end). `starts` has the index of each CPU's first row.
+    /// Both keep their memory between blocks.
     sorted: Vec<(u32, u32)>,
     starts: Vec<u32>,
     open: usize,
@@ -61,14 +61,15 @@ impl SplitFiles {
         }
     }
 
-    /// A row of `cpu` starts at this place of the block, and ends where the next one starts.
+    /// Records that a row of `cpu` starts at this offset of the block. It ends where the next one
+    /// starts.
     #[inline]
     pub(super) fn note(&mut self, cpu: u32, start: usize) {
         // A block is far below 4 GiB.
         self.pieces.push(Piece { cpu, start: start as u32 });
     }
 
-    /// Takes the noted rows out of the block.
+    /// Moves the noted rows to their CPUs.
     pub(super) fn take(&mut self, block: &[u8], header: &str) -> Result<(), TraceError> {
         let Some(most) = self.pieces.iter().map(|piece| piece.cpu as usize).max() else { return Ok(()) };
         if self.cpus.len() <= most {
@@ -82,8 +83,8 @@ impl SplitFiles {
         for cpu in 1..self.starts.len() {
             self.starts[cpu] += self.starts[cpu - 1];
         }
-        // A counting sort: two passes over some thousand small entries, and rows stay in order of
-        // time.
+        // A counting sort: two passes over some thousand small entries, which keep rows in
+        // chronological order.
         self.sorted.resize(self.pieces.len(), (0, 0));
         for (at, piece) in self.pieces.iter().enumerate() {
             let end = self.pieces.get(at + 1).map_or(block.len() as u32, |next| next.start);
@@ -92,7 +93,7 @@ impl SplitFiles {
             *place += 1;
         }
         self.pieces.clear();
-        // Each start has become the end, which is the start of the next.
+        // Each start has become the end, which is the next CPU's start.
         let mut first = 0;
         for cpu in 0..self.cpus.len() {
             let end = self.starts[cpu] as usize;
@@ -114,9 +115,11 @@ impl SplitFiles {
         for at in range {
             let (start, end) = self.sorted[at];
             let rows = &mut self.cpus[cpu];
-            // Only CPUs with rows get a buffer; and no file, where the tracer makes an empty one.
+            // Only CPUs with rows get a buffer. CPUs without rows get no file either, unlike in the
+            // tracer.
             if rows.rows.capacity() == 0 {
-                // A row more than is kept (a row has at most 1024 bytes): this never grows.
+                // One row more than the limit (a row has at most 1024 bytes), so that it never
+                // grows.
                 rows.rows.reserve_exact(KEPT + 1024);
                 rows.rows.extend_from_slice(header.as_bytes());
             }
@@ -139,7 +142,8 @@ impl SplitFiles {
             let written = open(&name(), &mut rows.replacement)
                 .and_then(|mut file| file.write_all(bytes).map(|()| file));
             written.map(|file| {
-                // The first to write keep their files open: they are likely to be the busiest.
+                // The first CPUs to write keep their files open, because they are likely to be the
+                // busiest.
                 if self.open < OPEN {
                     rows.file = Some(file);
                     self.open += 1;
@@ -147,7 +151,7 @@ impl SplitFiles {
             })
         };
         written.map_err(|error| TraceError::io("write", name(), error))?;
-        // The rest of a row that was cut at the page goes in front of the next.
+        // The rest of a row that was cut at the page goes before the next row.
         let left = rows.rows.len() - length;
         rows.rows.copy_within(length.., 0);
         rows.rows.truncate(left);
@@ -172,7 +176,7 @@ impl SplitFiles {
     }
 }
 
-/// Opens a CPU's file: new, or to go on where it ends.
+/// Opens a CPU's file, either a new one or at its end.
 fn open(path: &Path, replacement: &mut Option<Replacement>) -> io::Result<File> {
     if let Some(replacement) = replacement {
         return replacement.reopen();

@@ -1,4 +1,4 @@
-//! The pages of one CPU in a trace.dat file, read a stretch at a time.
+//! The pages of one CPU in a trace.dat file, read in pieces.
 
 use crate::{
     clock::Clock,
@@ -19,11 +19,11 @@ pub struct Buffer {
     pub cpus: Vec<CpuData>,
 }
 
-/// Where one CPU's pages lie.
+/// Location of one CPU's pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct CpuData {
     pub cpu: u32,
-    /// Place in the file.
+    /// Offset in the file.
     pub offset: u64,
     /// Bytes in the file.
     pub size: u64,
@@ -31,7 +31,7 @@ pub struct CpuData {
     pub compressed: bool,
 }
 
-/// Most bytes that one compressed stretch may claim to hold. trace-cmd writes far smaller ones.
+/// Maximum unpacked size of a compressed piece. trace-cmd writes far smaller ones.
 const LARGEST_CHUNK: u32 = 64 << 20;
 
 /// Reads one CPU's pages in order.
@@ -41,15 +41,15 @@ pub struct CpuPages {
     data: CpuData,
     page_size: usize,
     compression: Compression,
-    /// Bytes read and not handed out yet are `stretch[used..]`.
+    /// Buffer; `stretch[used..]` has not been returned yet.
     stretch: Vec<u8>,
     used: usize,
     /// Offset in the file of the next read.
     at: u64,
     end: u64,
-    /// Compressed stretches still to come; `None` before their number was read.
+    /// Number of compressed pieces left; `None` until that number has been read.
     chunks: Option<u32>,
-    /// Bytes to read at once, uncompressed.
+    /// Size of a read, if not compressed.
     ahead: usize,
 }
 
@@ -64,8 +64,8 @@ impl CpuPages {
         let page_size = page_size as usize;
         CpuPages {
             at: data.offset,
-            // A file that was cut off gives what it has. Compressed data is counted without the
-            // number of its stretches, which says where it ends.
+            // A truncated file gives what it has. The size of compressed data excludes the number
+            // of its pieces, so it does not tell where the data ends.
             end: if data.compressed {
                 source.len()
             } else {
@@ -78,7 +78,7 @@ impl CpuPages {
             stretch: Vec::new(),
             used: 0,
             chunks: None,
-            // Whole pages, so that pages of a stretch need not be moved together.
+            // Whole pages, so that no page is split between two reads.
             ahead: ahead.div_ceil(page_size).max(1) * page_size,
         }
     }
@@ -87,8 +87,7 @@ impl CpuPages {
         self.data.cpu
     }
 
-    /// Where in the file the page that was handed out last came from; for compressed data, the
-    /// stretch behind it.
+    /// Offset in the file of the last returned page; for compressed data, of the end of its piece.
     pub fn place(&self) -> u64 {
         if self.data.compressed { self.at } else { self.at - (self.stretch.len() - self.used) as u64 }
     }
@@ -98,13 +97,13 @@ impl CpuPages {
         TraceError::damaged(name, Malformed::new(self.at, what))
     }
 
-    /// Moves the next page to the front of `page`; `false` behind the last.
+    /// Moves the next page into `page`. Returns `false` after the last page.
     ///
     /// # Errors
-    /// If the file cannot be read or decompressed, or ends inside a page.
+    /// The file cannot be read or decompressed, or ends inside a page.
     pub fn next_page(&mut self, page: &mut Vec<u8>) -> Result<bool, TraceError> {
         if self.stretch.len() - self.used < self.page_size {
-            // Less than a page is left, so this moves few bytes.
+            // Less than a page remains, so this moves few bytes.
             self.stretch.drain(..self.used);
             self.used = 0;
             while self.stretch.len() < self.page_size {
@@ -113,8 +112,8 @@ impl CpuPages {
                         let missing =
                             self.data.offset.saturating_add(self.data.size).saturating_sub(self.source.len());
                         if missing > 0 && self.data.size > 0 && !self.data.compressed {
-                            // Reported once: the next call finds nothing missing, and ends the CPU
-                            // in order.
+                            // Report this once: the next call finds nothing missing and ends the
+                            // CPU normally.
                             self.data.size = 0;
                             return Err(self.damaged(format!(
                                 "the file ends {missing} bytes before this CPU's data does"
@@ -134,7 +133,7 @@ impl CpuPages {
         Ok(true)
     }
 
-    /// Reads the next stretch and appends it. `false` at the end.
+    /// Reads and appends the next piece. Returns `false` at the end.
     fn more(&mut self) -> Result<bool, TraceError> {
         if self.data.compressed {
             return self.more_compressed();
@@ -153,12 +152,12 @@ impl CpuPages {
     }
 
     fn more_compressed(&mut self) -> Result<bool, TraceError> {
-        // A count of stretches first, then each with its packed and full size (trace-cmd.dat.v7(5),
-        // compressed data).
+        // First the number of pieces, then each piece with its packed and full size
+        // (trace-cmd.dat.v7(5), compressed data).
         let mut cursor = self.source.cursor(self.at, Some(self.end));
         let left = match self.chunks {
             Some(left) => left,
-            // A CPU without data has no number of stretches either.
+            // A CPU without data does not have that number.
             None if self.data.size == 0 => 0,
             None => cursor.u32("the number of compressed stretches")?,
         };
@@ -167,7 +166,7 @@ impl CpuPages {
             self.at = cursor.at();
             return Ok(false);
         }
-        // Whatever fails from here on, the next call must not meet it again.
+        // If anything fails after this, the next call must not fail again.
         self.chunks = Some(0);
         let packed = cursor.u32("a stretch's compressed size")?;
         let size = cursor.u32("a stretch's size")?;

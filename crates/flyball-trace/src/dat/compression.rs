@@ -1,6 +1,6 @@
-//! How sections of version 7 are packed.
+//! Compression of version 7's sections.
 
-/// How version 7 packs its sections.
+/// Compression of version 7's sections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Compression {
     None,
@@ -35,11 +35,10 @@ impl Compression {
         let unpacked = match self {
             Compression::None => return Err(UnpackError::NotNamed),
             Compression::Zstd => {
-                // Trust the frame, not the claim, with memory: it is grown as bytes come out.
+                // Do not allocate the claimed size: memory grows as bytes are unpacked.
                 let mut unpacked = Vec::new();
                 flyball_files::ZstdReader::new(bytes)
-                    // One byte more than claimed distinguishes a stream that goes on from one that
-                    // ends.
+                    // Ask for one more byte than claimed, to detect a stream that is longer.
                     .take(size as u64 + 1)
                     .read_to_end(&mut unpacked)
                     .map_err(UnpackError::Zstd)?;

@@ -19,5 +19,5 @@ pub(crate) const EVENT_FORMATS: u16 = 18;
 pub(crate) const KALLSYMS: u16 = 19;
 pub(crate) const PRINTK: u16 = 20;
 pub(crate) const CMDLINES: u16 = 21;
-/// Not of libtracecmd: what flyball knows of the machine. Far from the numbers that it hands out.
+/// flyball's own option with facts about the machine, far from libtracecmd's numbers.
 pub(crate) const MACHINE: u16 = 0xf1b0;

@@ -1,4 +1,4 @@
-//! Everything of a trace.dat file but its pages: which kernel, which events, whose names.
+//! Everything in a trace.dat file except its pages: the kernel, the events, the names of tasks.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use super::{
     source::{Cursor, Source},
 };
 
-/// No metadata section is larger; /proc/kallsyms of the largest kernels is below 20 MiB.
+/// Maximum size of a metadata section; /proc/kallsyms of the largest kernels is below 20 MiB.
 const LARGEST_SECTION: u32 = 256 << 20;
 
 /// An opened trace.dat.
@@ -26,27 +26,27 @@ const LARGEST_SECTION: u32 = 256 << 20;
 pub struct TraceFile {
     source: Source,
     compression: Compression,
-    /// 6 or 7; 0 for bare pages.
+    /// 6 or 7, or 0 for raw pages without a file.
     pub version: u32,
-    /// Bytes of a page of the main buffer.
+    /// Size of a page of the main buffer.
     pub page_size: u32,
-    /// The layout of pages' headers.
+    /// The layout of page headers.
     pub header: PageHeader,
     /// Layouts of all events that the file describes.
     pub formats: Vec<EventFormat>,
     /// Names of tasks.
     pub tasks: Tasks,
-    /// The kernel, as `uname` says it, if the file has it.
+    /// The kernel's `uname`, if the file has it.
     pub uname: Option<String>,
     /// The program that wrote the file.
     pub writer: Option<String>,
-    /// per_cpu/cpuN/stats at the end of the recording, one text a CPU.
+    /// per_cpu/cpuN/stats at the end of the recording, one text per CPU.
     pub stats: Vec<String>,
     /// Facts about the machine, if flyball wrote the file.
     pub machine: Option<Machine>,
     /// The ring buffers.
     pub buffers: Vec<Buffer>,
-    /// Parts of the metadata that could not be read. The rest can be used.
+    /// Unreadable parts of the metadata. The other parts can be used.
     pub problems: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ impl TraceFile {
     /// Opens the file at `path` and reads its metadata.
     ///
     /// # Errors
-    /// If it is not a trace.dat of version 6 or 7, or too damaged to find the pages.
+    /// The file is not a trace.dat of version 6 or 7, or is too damaged to find the pages.
     pub fn open(path: &Path) -> Result<TraceFile, TraceError> {
         TraceFile::read(Source::open(path)?)
     }
@@ -76,7 +76,7 @@ impl TraceFile {
         }
         let big = cursor.u8("the byte order")? != 0;
         let long = cursor.u8("the size of long")?;
-        // A long of 4 bytes: 32-bit kernels, which have intel_pstate and amd-pstate too.
+        // A long of 4 bytes means a 32-bit kernel, which can have intel_pstate and amd-pstate too.
         if big || !matches!(long, 4 | 8) {
             return Err(TraceError::Unsupported(format!(
                 "{}: recorded on a machine {}; P-state drivers run on little-endian x86 alone",
@@ -108,7 +108,7 @@ impl TraceFile {
         Ok(file)
     }
 
-    /// Bare pages, with what a trace.dat file would have said of them; `version` is 0.
+    /// Wraps raw pages, with the metadata that a trace.dat file would have; `version` is 0.
     pub(crate) fn from_pages(
         source: Source,
         formats: Vec<EventFormat>,
@@ -137,7 +137,7 @@ impl TraceFile {
         self.header_info(cursor)?;
         self.ftrace_formats(cursor)?;
         self.event_formats(cursor)?;
-        // Version 6 has no table of its parts: what is not used must be passed over in order.
+        // Version 6 has no table of its parts, so unused ones must be skipped in order.
         let size = cursor.u32("the size of the symbols")?;
         cursor.skip(u64::from(size), "the symbols")?;
         let size = cursor.u32("the size of the printk formats")?;
@@ -174,8 +174,8 @@ impl TraceFile {
         Ok(())
     }
 
-    /// The buffer of an instance (`trace-cmd record -B`): a table of its own, anywhere in the file,
-    /// and its clock behind it (tracecmd_buffer_instance_handle() of trace-input.c).
+    /// Reads the buffer of an instance (`trace-cmd record -B`): its own table, anywhere in the
+    /// file, followed by its clock (tracecmd_buffer_instance_handle() in trace-input.c).
     fn instance(&mut self, name: String, at: u64, cpus: u32, main_clock: Clock) {
         let mut cursor = self.source.cursor(at, None);
         match cursor.bytes(10, "the kind of a buffer's data") {
@@ -187,7 +187,7 @@ impl TraceFile {
             Err(error) => return self.problems.push(error.to_string()),
         }
         let found = self.places(&mut cursor, cpus);
-        // Older versions write no clock there.
+        // Older versions write no clock here.
         let size = cursor.u64("the size of a buffer's clock").unwrap_or_default();
         let text = if size <= 1024 {
             cursor.bytes(size, "a buffer's clock").unwrap_or_default()
@@ -201,10 +201,10 @@ impl TraceFile {
         self.buffers.push(Buffer { name, clock, page_size: self.page_size, cpus: found });
     }
 
-    /// Version 6's table of CPUs: the place and the size of each one's pages.
+    /// Reads version 6's table of CPUs: offset and size of each CPU's pages.
     fn places(&mut self, cursor: &mut Cursor, cpus: u32) -> Vec<CpuData> {
         let mut found = Vec::new();
-        // A table cut off in the middle still describes the CPUs before: what they hold is shown.
+        // A truncated table still describes the first CPUs, so use those.
         for cpu in 0..cpus {
             match (cursor.u64("a CPU's place"), cursor.u64("a CPU's size")) {
                 (Ok(offset), Ok(size)) => found.push(CpuData { cpu, offset, size, compressed: false }),
@@ -219,10 +219,10 @@ impl TraceFile {
 
     fn version_7(&mut self, cursor: &mut Cursor) -> Result<(), TraceError> {
         let name = cursor.text("the compression's name")?;
-        // The version of the library that packed it; both formats are stable.
+        // The version of the compression library; both formats are stable.
         cursor.text("the compression's version")?;
         self.compression = match name.as_str() {
-            // trace-cmd writes `none`; a missing name says the same.
+            // trace-cmd writes `none`; a missing name means the same.
             "none" | "" => Compression::None,
             "zstd" => Compression::Zstd,
             "zlib" => Compression::Zlib,
@@ -237,7 +237,7 @@ impl TraceFile {
         let mut options = Options::default();
         let mut seen = Vec::new();
         while next != 0 {
-            // Each list names the place of the next one. A damaged file may make a ring of them.
+            // Each list has the offset of the next one. In a damaged file they may form a cycle.
             if seen.contains(&next) || seen.len() > 10_000 {
                 self.problems.push(format!("the options at byte {next} point back at themselves"));
                 break;
@@ -247,7 +247,8 @@ impl TraceFile {
                 options.read(&mut cursor, true, self.compression != Compression::None)
             });
             if let Err(error) = read {
-                // The first list leads to everything; without a later one there is less.
+                // The first list is indispensable; without a later one only some information is
+                // missing.
                 if seen.len() == 1 && options.sections.is_empty() {
                     return Err(error);
                 }
@@ -256,15 +257,14 @@ impl TraceFile {
             }
             next = options.next;
         }
-        // After all lists of options: a damaged section must not keep the places of others from
-        // being found.
+        // After all lists of options, so that a damaged section does not hide the others.
         for (number, place) in std::mem::take(&mut options.sections) {
             let read = self.section(place, number).and_then(|mut cursor| match number {
                 id::HEADER_INFO => self.header_info(&mut cursor),
                 id::FTRACE_EVENTS => self.ftrace_formats(&mut cursor),
                 id::EVENT_FORMATS => self.event_formats(&mut cursor),
                 id::CMDLINES => self.cmdlines(&mut cursor),
-                // Symbols and printk formats are for events that print addresses.
+                // Symbols and printk formats are needed only for events that print addresses.
                 _ => Ok(()),
             });
             if let Err(error) = read {
@@ -272,7 +272,7 @@ impl TraceFile {
             }
         }
         for buffer in &mut options.buffers {
-            // Only so that the error names a place near the one that is wrong.
+            // Used only so that the error has an offset near the wrong value.
             let places = buffer.cpus.first().map_or(0, |cpu| cpu.offset);
             buffer.page_size = page_size(&self.source.cursor(places, None), buffer.page_size)?;
         }
@@ -281,7 +281,7 @@ impl TraceFile {
         Ok(())
     }
 
-    /// A cursor over the (unpacked) content of the section at `place`.
+    /// Returns a cursor over the (unpacked) content of the section at `place`.
     fn section(&self, place: u64, number: u16) -> Result<Cursor, TraceError> {
         let mut cursor = self.source.cursor(place, None);
         let found = cursor.u16("a section's number")?;
@@ -292,7 +292,7 @@ impl TraceFile {
                 .error(format!("section {found} where section {number} should be")));
         }
         let flags = cursor.u16("a section's flags")?;
-        // A place in the STRINGS section: for people who look at the file, not for readers.
+        // An offset in the STRINGS section, for people who look at the file.
         cursor.u32("a section's description")?;
         let size = cursor.u64("a section's size")?;
         if size > cursor.left() {
@@ -301,7 +301,7 @@ impl TraceFile {
                 cursor.left()
             )));
         }
-        // The two that are never read are not unpacked either: kallsyms takes megabytes.
+        // Do not unpack the two sections that are never read: kallsyms takes megabytes.
         if flags & 1 == 0 || number == id::KALLSYMS || number == id::PRINTK {
             let at = cursor.at();
             return Ok(self.source.cursor(at, Some(at + size)));
@@ -325,7 +325,8 @@ impl TraceFile {
         self.stats = options.stats;
         self.machine = options.machine;
         if let (Some(clock), Some(main)) = (options.clock, self.buffers.first_mut())
-            // Version 7 names each buffer's clock; the option helps only if that name is not known.
+            // Version 7 names each buffer's clock; the option is needed only if that name is
+            // unknown.
             && main.clock == Clock::Unknown
         {
             main.clock = clock;
@@ -333,8 +334,8 @@ impl TraceFile {
     }
 
     fn header_info(&mut self, cursor: &mut Cursor) -> Result<(), TraceError> {
-        // Both headers are copies of files of events/ in tracefs, each with its name and size in
-        // front (trace-cmd.dat.v6(5)).
+        // Both headers are copies of files in tracefs' events/, each preceded by its name and size
+        // (trace-cmd.dat.v6(5)).
         if cursor.text("the page header's name")? != "header_page" {
             return Err(cursor.error("no header_page where it should be"));
         }
@@ -350,7 +351,7 @@ impl TraceFile {
             return Err(cursor.error("no header_event where it should be"));
         }
         let size = cursor.u64("the event header's size")?;
-        // Its bit fields (type_len:5, time_delta:27) have never changed since 2.6.31; page.rs has
+        // Its bit fields (type_len:5, time_delta:27) have not changed since 2.6.31; page.rs has
         // them.
         cursor.skip(size, "the event header's description")
     }
@@ -361,14 +362,15 @@ impl TraceFile {
         let bytes = cursor.bytes(size, "a format")?;
         match EventFormat::parse(system, &bytes) {
             Ok(format) => self.formats.push(format),
-            // One event less; the others are still worth reading.
+            // Skip this event; the others are still useful.
             Err(error) => self.problems.push(format!("a format is damaged {}", error.within(at))),
         }
         Ok(())
     }
 
     fn ftrace_formats(&mut self, cursor: &mut Cursor) -> Result<(), TraceError> {
-        // No limit on the number: each costs at least the eight bytes of its size in the file.
+        // The number needs no limit: each event takes at least the eight bytes of its size in the
+        // file.
         for _ in 0..cursor.u32("the number of the tracers' events")? {
             self.format(cursor, "ftrace")?;
         }
@@ -391,7 +393,7 @@ impl TraceFile {
         Ok(())
     }
 
-    /// The pages of one CPU, read `ahead` bytes at a time.
+    /// The pages of one CPU, read in pieces of `ahead` bytes.
     pub fn pages(&self, buffer: &Buffer, data: CpuData, ahead: usize) -> CpuPages {
         CpuPages::new(self.source.clone(), data, buffer.page_size, self.compression, ahead)
     }
@@ -402,7 +404,8 @@ impl TraceFile {
     }
 }
 
-/// A page size that a kernel may have: whole pages of 4 KiB, at most 64 MiB as a sub-buffer.
+/// Checks that a kernel may have this page size: whole pages of 4 KiB, and at most 64 MiB for a
+/// sub-buffer.
 fn page_size(cursor: &Cursor, size: u32) -> Result<u32, TraceError> {
     if (4096..=64 << 20).contains(&size) && size.is_multiple_of(4096) {
         Ok(size)

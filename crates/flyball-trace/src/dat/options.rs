@@ -1,4 +1,4 @@
-//! Options: the list behind version 6's fixed parts, and the lists that hold version 7 together.
+//! Options: the list after version 6's fixed parts, and the lists that link version 7's sections.
 
 use crate::{clock::Clock, error::TraceError, machine::Machine};
 
@@ -17,12 +17,12 @@ pub(super) struct Options {
     pub(super) stats: Vec<String>,
     pub(super) machine: Option<Machine>,
     pub(super) cpus: Option<u32>,
-    /// Sections of version 7: number and place.
+    /// Sections of version 7: number and offset.
     pub(super) sections: Vec<(u16, u64)>,
     pub(super) buffers: Vec<Buffer>,
-    /// Buffers of version 6 besides the main one: name, and place of the table of CPUs.
+    /// Other buffers than the main one in version 6: name, and offset of the table of CPUs.
     pub(super) instances: Vec<(String, u64)>,
-    /// Where the next list starts; 0 for none.
+    /// Offset of the next list; 0 for none.
     pub(super) next: u64,
 }
 
@@ -40,7 +40,8 @@ fn small(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 impl Options {
-    /// Reads one list, up to and with its DONE. `sections` for version 7, whose DONE has a size.
+    /// Reads one list up to its DONE, inclusive. `sections` is true for version 7, whose DONE has a
+    /// size.
     pub(super) fn read(
         &mut self,
         cursor: &mut Cursor,
@@ -48,10 +49,10 @@ impl Options {
         compressed: bool,
     ) -> Result<(), TraceError> {
         self.next = 0;
-        // A version 7 list ends with its section, should DONE be missing.
+        // Without DONE, a list in version 7 ends with its section.
         while !sections || cursor.left() > 0 {
             let number_of = cursor.u16("an option's number")?;
-            // Version 6 ends its list with the bare number, version 7 with an option of eight
+            // Version 6 ends its list with the number alone, version 7 with an option of eight
             // bytes.
             if number_of == id::DONE && !sections {
                 return Ok(());
@@ -63,7 +64,7 @@ impl Options {
                     self.next = number(&data, 0).unwrap_or(0);
                     return Ok(());
                 }
-                // One option for each CPU, which the text names itself.
+                // One option per CPU; the text names the CPU.
                 id::CPUSTAT => self.stats.push(text(&data)),
                 id::TRACECLOCK => self.clock = Some(Clock::chosen(&text(&data))),
                 id::UNAME => self.uname = Some(text(&data)),
@@ -75,7 +76,7 @@ impl Options {
                     self.buffers
                         .push(buffer.ok_or_else(|| cursor.error("a buffer's description is cut off"))?);
                 }
-                // Version 6 has the place and the name only (handle_options() of trace-input.c).
+                // Version 6 has only offset and name (handle_options() in trace-input.c).
                 id::BUFFER => {
                     let at = number(&data, 0);
                     let at = at.ok_or_else(|| cursor.error("a buffer's description is cut off"))?;
@@ -86,8 +87,7 @@ impl Options {
                     self.sections
                         .push((number_of, at.ok_or_else(|| cursor.error("a section has no offset"))?));
                 }
-                // Later versions of trace-cmd add options; each has its size, so that readers pass
-                // over them.
+                // Skip options that later versions of trace-cmd add; each has its size.
                 _ => {}
             }
         }
@@ -95,10 +95,9 @@ impl Options {
     }
 }
 
-/// Place, name, clock, page size, CPUs; for each CPU its number, place and size.
+/// Parses offset, name, clock, page size, CPUs; for each CPU its number, offset and size.
 fn buffer(data: &[u8], compressed: bool) -> Option<Buffer> {
-    // The first eight bytes are the place of the buffer's section, which the CPUs' places make
-    // superfluous.
+    // Skip the offset of the buffer's section: the CPUs' offsets suffice.
     let mut at = 8;
     let mut next_text = || {
         let end = at + memchr::memchr(0, data.get(at..)?)?;
@@ -111,7 +110,7 @@ fn buffer(data: &[u8], compressed: bool) -> Option<Buffer> {
     at += 8;
     let mut cpus = Vec::new();
     for _ in 0..count {
-        // No reservation by `count`: the description's length decides how many there are.
+        // Do not allocate by `count`: the length of the description limits the number.
         cpus.push(CpuData {
             cpu: small(data, at)?,
             offset: number(data, at + 4)?,

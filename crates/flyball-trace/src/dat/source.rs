@@ -1,5 +1,5 @@
-//! Bytes by their place: a file, or memory. And a cursor over them that never reads, or believes,
-//! past the end.
+//! Random access to the bytes of a file or of memory, and a cursor that never reads past the end or
+//! trusts a size beyond it.
 
 use std::{
     fs::File,
@@ -11,7 +11,7 @@ use std::{
 
 use crate::error::{Malformed, TraceError};
 
-/// Where a trace.dat's bytes lie. Cheap to clone.
+/// The bytes of a trace.dat. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Source {
     bytes: Bytes,
@@ -26,19 +26,19 @@ enum Bytes {
 }
 
 impl Source {
-    /// The file at `path`.
+    /// Opens the file at `path`.
     ///
     /// # Errors
-    /// If it cannot be opened, or has no size (a pipe).
+    /// The file cannot be opened, or has no size (a pipe).
     pub fn open(path: &Path) -> Result<Source, TraceError> {
         let file = File::open(path).map_err(|error| TraceError::io("open", path, error))?;
         Source::file(file, path)
     }
 
-    /// An open file, called `path` in errors.
+    /// Uses an open file, called `path` in errors.
     ///
     /// # Errors
-    /// Where its size cannot be asked.
+    /// The size of the file cannot be determined.
     pub fn file(file: File, path: &Path) -> Result<Source, TraceError> {
         let length = file.metadata().map_err(|error| TraceError::io("read", path, error))?.len();
         Ok(Source { bytes: Bytes::File(Arc::new(file)), length, path: Arc::new(path.to_owned()) })
@@ -78,8 +78,8 @@ impl Source {
                 let mut got = 0;
                 while got < buffer.len() {
                     match file.read_at(&mut buffer[got..], offset + got as u64) {
-                        // The file became shorter than when it was opened; the caller reports where
-                        // it ends.
+                        // The file was truncated after it was opened; the caller reports where it
+                        // ends.
                         Ok(0) => break,
                         Ok(count) => got += count,
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -91,15 +91,15 @@ impl Source {
         }
     }
 
-    /// A cursor over the bytes from `offset` to `end`, or to the end of all.
+    /// A cursor over the bytes from `offset` to `end`, or to the end of the source.
     pub(crate) fn cursor(&self, offset: u64, end: Option<u64>) -> Cursor {
         let end = end.unwrap_or(u64::MAX).min(self.length);
-        // An offset from the file may lie beyond its end: then nothing is left to read.
+        // An offset from the file may be beyond its end; then nothing is left to read.
         Cursor { source: self.clone(), at: offset.min(end), end, window: Vec::new(), window_at: 0 }
     }
 }
 
-/// Reads forward over part of a [`Source`].
+/// Reads forward in a part of a [`Source`].
 #[derive(Debug, Clone)]
 pub(crate) struct Cursor {
     source: Source,
@@ -112,7 +112,7 @@ pub(crate) struct Cursor {
 const WINDOW: usize = 16 * 1024;
 
 impl Cursor {
-    /// Place in the source.
+    /// Offset in the source.
     pub(crate) fn at(&self) -> u64 {
         self.at
     }
@@ -121,12 +121,12 @@ impl Cursor {
         self.end - self.at
     }
 
-    /// An error at this place.
+    /// Creates an error at the current offset.
     pub(crate) fn error(&self, what: impl Into<String>) -> TraceError {
         TraceError::damaged(self.source.path().display().to_string(), Malformed::new(self.at, what))
     }
 
-    /// The next `count` bytes. `what` names them in the error.
+    /// Returns the next `count` bytes. `what` names them in the error.
     pub(crate) fn bytes(&mut self, count: u64, what: &str) -> Result<Vec<u8>, TraceError> {
         if count > self.left() {
             return Err(self.error(format!(
@@ -134,7 +134,7 @@ impl Cursor {
                 self.left()
             )));
         }
-        // `count` is no more than what the file has: a lie about a size costs no memory.
+        // The source has at least `count` bytes, so a wrong size costs no memory.
         let mut bytes = vec![0; count as usize];
         self.fill(&mut bytes, what)?;
         Ok(bytes)
@@ -144,7 +144,7 @@ impl Cursor {
         if bytes.len() as u64 > self.left() {
             return Err(self.error(format!("{what} is cut off")));
         }
-        // Larger pieces would push out what the small reads around them need.
+        // A larger piece would replace the window that the small reads around it need.
         if bytes.len() > WINDOW {
             let got = self.source.read_at(self.at, bytes)?;
             if got < bytes.len() {
@@ -153,11 +153,11 @@ impl Cursor {
             self.at += bytes.len() as u64;
             return Ok(());
         }
-        // `skip` may have moved past the window, or a large piece been read in between.
+        // `skip` may have moved past the window, or a large piece may have been read in between.
         let mut start = self.at.checked_sub(self.window_at).map_or(usize::MAX, |start| start as usize);
         if start.checked_add(bytes.len()).is_none_or(|end| end > self.window.len()) {
-            // Metadata is read in words and short names; one system call each would take most of
-            // the time.
+            // Metadata is read in words and short names; a system call for each would dominate the
+            // time.
             self.window.resize(WINDOW.min(self.left() as usize), 0);
             let got = self.source.read_at(self.at, &mut self.window)?;
             self.window.truncate(got);
@@ -172,7 +172,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Steps over `count` bytes.
+    /// Skips `count` bytes.
     pub(crate) fn skip(&mut self, count: u64, what: &str) -> Result<(), TraceError> {
         if count > self.left() {
             return Err(self.error(format!(
@@ -214,7 +214,7 @@ impl Cursor {
         loop {
             match self.u8(what)? {
                 0 => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
-                // Text without a NUL would otherwise be read to the end of the file, byte by byte.
+                // Otherwise text without a NUL would be read byte by byte to the end of the file.
                 _ if bytes.len() >= 4096 => return Err(self.error(format!("{what} has no end"))),
                 byte => bytes.push(byte),
             }

@@ -1,4 +1,4 @@
-//! Writing trace.dat files that trace-cmd and kernelshark open.
+//! Writes trace.dat files that trace-cmd and kernelshark can open.
 
 use std::{
     fs::File,
@@ -16,12 +16,12 @@ pub enum DatVersion {
     /// Parts in a fixed order; every trace-cmd and kernelshark reads it.
     #[default]
     Six,
-    /// Sections; needs trace-cmd 3.0 or later. The only one that says a sub-buffer's size apart
-    /// from the page's.
+    /// Sections; needs trace-cmd 3.0 or later. Only this version can have sub-buffers larger than a
+    /// page.
     Seven,
 }
 
-/// The content of a trace.dat file besides the pages; texts are as in tracefs.
+/// The content of a trace.dat file except for the pages; texts are as in tracefs.
 #[derive(Debug, Clone, Default)]
 pub struct Description {
     /// Bytes of a page or sub-buffer.
@@ -33,7 +33,7 @@ pub struct Description {
     pub ftrace_formats: Vec<Vec<u8>>,
     /// Groups, and the format files of their events.
     pub event_formats: Vec<(String, Vec<Vec<u8>>)>,
-    /// `/proc/kallsyms`, or nothing: only events that print addresses need it.
+    /// `/proc/kallsyms`, or empty: only events that print addresses need it.
     pub kallsyms: Vec<u8>,
     /// `printk_formats`.
     pub printk: Vec<u8>,
@@ -43,11 +43,11 @@ pub struct Description {
     pub clock: String,
     /// `uname`: system, host, release, machine.
     pub uname: String,
-    /// The program that records, and its version.
+    /// The recording program and its version.
     pub writer: String,
     /// For each CPU `CPU: N` and its per_cpu/cpuN/stats.
     pub stats: Vec<String>,
-    /// How many CPUs the machine has; CPUs without pages are described as empty.
+    /// Number of the machine's CPUs; CPUs without pages are described as empty.
     pub cpus: u32,
     /// Facts about the machine.
     pub machine: Option<Machine>,
@@ -55,7 +55,7 @@ pub struct Description {
     pub trace_id: u64,
 }
 
-/// The pages of one CPU, in a file of their own, from its start.
+/// The pages of one CPU, in a separate file, from its start.
 #[derive(Debug)]
 pub struct CpuInput {
     pub cpu: u32,
@@ -64,7 +64,7 @@ pub struct CpuInput {
     pub size: u64,
 }
 
-/// Bytes that are put together before they are written.
+/// Bytes that are assembled before they are written.
 #[derive(Default)]
 struct Part(Vec<u8>);
 
@@ -153,7 +153,7 @@ impl Description {
         part
     }
 
-    /// The options that both versions have.
+    /// Adds the options that both versions have.
     fn common_options(&self, part: &mut Part) {
         part.text_option(id::TRACECLOCK, &self.clock);
         part.text_option(id::UNAME, &self.uname);
@@ -177,16 +177,15 @@ impl Description {
         let mut part = Part::default();
         part.bytes(MAGIC);
         part.text(version);
-        // Little-endian, and a 64-bit long: the only kernels with these drivers that trace-cmd is
-        // built for.
+        // Little-endian, and a 64-bit long: trace-cmd supports no other kernels with these drivers.
         part.bytes(&[0, 8]);
         part.u32(self.page_size);
         part
     }
 }
 
-/// Writes a whole trace.dat file next to `path` and renames it, so that a file of that name is
-/// either complete or the previous one.
+/// Writes a trace.dat file next to `path` and renames it, so that `path` is either the complete new
+/// file or the old one.
 ///
 /// # Errors
 /// Fails like [`write`]; the error names the path.
@@ -218,20 +217,20 @@ pub fn write(
     copy_pages(out, &head.places, head.end, cpus)
 }
 
-/// Everything of a file that stands in front of its pages, and where the pages go.
+/// Everything in a file before its pages, and the offsets of the pages.
 #[derive(Debug)]
 pub struct Head {
     /// The first bytes of the file.
     pub bytes: Vec<u8>,
-    /// Where each CPU's pages start. Where all sizes are multiples of the page's, each starts where
-    /// the one before it ends.
+    /// Offset of each CPU's pages. If all sizes are multiples of the page size, each CPU starts
+    /// where the previous one ends.
     pub places: Vec<u64>,
     /// The length of the file.
     pub end: u64,
 }
 
 impl Head {
-    /// For CPUs with so many bytes of pages each.
+    /// Builds the head for CPUs with these sizes of pages.
     pub fn new(version: DatVersion, about: &Description, cpus: &[(u32, u64)]) -> Head {
         debug_assert!(Clock::chosen(&about.clock) != Clock::Ticks);
         match version {
@@ -241,14 +240,14 @@ impl Head {
     }
 }
 
-/// Where each CPU's pages go, from `start` on, and where they end.
+/// Returns the offset of each CPU's pages, from `start` on, and their end.
 fn places(start: u64, page_size: u32, cpus: &[(u32, u64)]) -> (Vec<u64>, u64) {
     let page = u64::from(page_size.max(1));
     let mut at = start;
     let places = cpus
         .iter()
         .map(|(_, size)| {
-            // Readers map pages with mmap(), which takes multiples of the page size only.
+            // Readers use mmap(), which needs multiples of the page size.
             let place = at.next_multiple_of(page);
             at = place + size;
             place
@@ -257,13 +256,13 @@ fn places(start: u64, page_size: u32, cpus: &[(u32, u64)]) -> (Vec<u64>, u64) {
     (places, at)
 }
 
-/// Copies every CPU's pages to its place. The file reaches up to `end` also where the last CPUs
-/// have none: a reader finds every place inside the file.
+/// Copies each CPU's pages to its offset, and extends the file to `end` even if the last CPUs have
+/// no pages: readers require all offsets to be inside the file.
 fn copy_pages(out: &mut File, places: &[u64], end: u64, cpus: &mut [CpuInput]) -> io::Result<()> {
     for (place, cpu) in places.iter().zip(cpus) {
         out.seek(SeekFrom::Start(*place))?;
         cpu.pages.seek(SeekFrom::Start(0))?;
-        // From file to file the kernel copies, or shares the blocks.
+        // Between files the kernel copies the data, or shares the blocks.
         let copied = io::copy(&mut io::Read::take(&mut cpu.pages, cpu.size), out)?;
         if copied != cpu.size {
             return Err(io::Error::other(format!(
@@ -283,23 +282,23 @@ fn version_6(about: &Description, cpus: &[(u32, u64)]) -> Head {
     head.bytes(&Description::short(&about.kallsyms).0);
     head.bytes(&Description::short(&about.printk).0);
     head.bytes(&about.cmdlines_part().0);
-    // All CPUs of the machine, not only the recorded ones: readers take a place in this table for
-    // the CPU's number.
+    // All CPUs of the machine, not only the recorded ones, because readers use the index in this
+    // table as the CPU's number.
     head.u32(about.cpus);
     head.bytes(b"options  \0");
     about.common_options(&mut head);
-    // Version 6 ends its options with the bare number.
+    // Version 6 ends its options with the number alone.
     head.u16(id::DONE);
     head.bytes(b"flyrecord\0");
-    // trace-cmd looks for the brackets that trace_clock puts around the chosen clock.
+    // trace-cmd looks for the brackets around the chosen clock in trace_clock.
     let clock = format!("[{}]", about.clock_name());
-    // Where the pages start depends on the table's own length: offset and size of eight bytes for
-    // each CPU.
+    // The start of the pages depends on the table's length: offset and size of eight bytes for each
+    // CPU.
     let table = 16 * u64::from(about.cpus);
     let start = head.0.len() as u64 + table + 8 + clock.len() as u64;
     let (places, end) = places(start, about.page_size, cpus);
     let end = end.next_multiple_of(u64::from(about.page_size.max(1)));
-    // CPUs without pages point at the file's end: readers map each CPU's place, and refuse one
+    // CPUs without pages refer to the file's end: readers map each CPU's offset, and reject one
     // outside the file.
     let mut described = vec![(end, 0); about.cpus as usize];
     for (place, (cpu, size)) in places.iter().zip(cpus) {
@@ -315,7 +314,7 @@ fn version_6(about: &Description, cpus: &[(u32, u64)]) -> Head {
     Head { bytes: head.0, places, end }
 }
 
-/// Puts sections one behind the other, each with its description in the list of strings.
+/// Appends sections, and adds their descriptions to the list of strings.
 struct Sections {
     bytes: Part,
     strings: Part,
@@ -342,11 +341,12 @@ impl Sections {
 
 fn version_7(about: &Description, cpus: &[(u32, u64)]) -> Head {
     let mut head = about.start("7");
-    // Uncompressed: pages are moved into the file by the kernel, without passing through here.
+    // Not compressed, so that the kernel copies pages into the file without passing them through
+    // here.
     head.text("none");
     head.text("");
     let options_place = head.0.len();
-    // Filled in below, once it is known where the options are.
+    // Filled in below, once the offset of the options is known.
     head.u64(0);
     let mut sections = Sections { bytes: head, strings: Part::default() };
     let mut options = Part::default();
@@ -364,8 +364,7 @@ fn version_7(about: &Description, cpus: &[(u32, u64)]) -> Head {
     about.common_options(&mut options);
     options.option(id::CPUCOUNT, &about.cpus.to_le_bytes());
 
-    // The options describe the pages, which lie behind everything else: all sizes are known
-    // beforehand.
+    // The options describe the pages, which come last. All sizes are known beforehand.
     let buffer_description = |place: u64, places: &[u64], cpus: &[(u32, u64)]| {
         let mut data = Part::default();
         data.u64(place);
@@ -380,7 +379,7 @@ fn version_7(about: &Description, cpus: &[(u32, u64)]) -> Head {
         }
         data.0
     };
-    // Places are numbers of fixed size: a draft with zeros is as long as the final text.
+    // Offsets have a fixed size, so a draft with zeros is as long as the final text.
     let buffer_size = buffer_description(0, &vec![0; cpus.len()], cpus).len();
     let options_size = options.0.len() + 6 + buffer_size + 6 + 8;
     let options_at = sections.bytes.0.len() as u64;
@@ -399,7 +398,7 @@ fn version_7(about: &Description, cpus: &[(u32, u64)]) -> Head {
     sections.strings.text("flyrecord");
     let Sections { mut bytes, strings } = sections;
     debug_assert_eq!(strings.0.len(), strings_size);
-    // Behind the options: their descriptions are added to the strings until here.
+    // After the options, which still add their descriptions to the strings.
     bytes.u16(id::STRINGS);
     bytes.u16(0);
     bytes.u32(string);
@@ -409,7 +408,7 @@ fn version_7(about: &Description, cpus: &[(u32, u64)]) -> Head {
     bytes.u16(id::BUFFER);
     bytes.u16(0);
     bytes.u32(flyrecord);
-    // The pages are the section's content, with the gap in front that aligns the first.
+    // The section's content is the pages, after a gap that aligns the first page.
     bytes.u64(end - buffer_at - 16);
     Head { bytes: bytes.0, places, end }
 }

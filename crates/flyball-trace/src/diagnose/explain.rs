@@ -1,10 +1,10 @@
-//! Explanations of a trace by the kernel's isolation of CPUs.
+//! Explains findings by the kernel's isolation of CPUs.
 //!
 //! A driver that decides in the scheduler's callback (intel_pstate in active mode without HWP)
-//! decides at each tick. A CPU of `nohz_full` has no tick while one task runs on it. The remaining
-//! tick of once a second is made on another CPU, and intel_pstate_update_util() in
-//! drivers/cpufreq/intel_pstate.c refuses callbacks from there. So a task that never enters the
-//! kernel keeps the CPU at whatever P-state it had, often the lowest.
+//! decides at each tick. A CPU in `nohz_full` has no tick while a single task runs on it. Another
+//! CPU then makes its remaining tick of once per second, and intel_pstate_update_util() in
+//! drivers/cpufreq/intel_pstate.c ignores callbacks from other CPUs. So a task that never enters
+//! the kernel keeps the CPU at whatever P-state it had, often the lowest.
 
 use flyball_host::{CpuList, isolation::Isolation};
 
@@ -20,7 +20,7 @@ const NOT_TICKLESS: &str = "the tick runs on this CPU, so something else kept th
     the CPU, interrupts that were off, or a task above the scheduler's classes (stop machine, a real-time task that \
     never sleeps)";
 
-/// Adds to the findings what the kernel's isolation of CPUs explains of them, and what only it
+/// Adds explanations by the kernel's isolation to the findings, and findings that only isolation
 /// makes suspicious.
 pub(super) fn explain(diagnoser: &Diagnoser, isolation: &Isolation, findings: &mut Vec<Finding>) {
     let options =
@@ -56,8 +56,8 @@ pub(super) fn explain(diagnoser: &Diagnoser, isolation: &Isolation, findings: &m
     without_decisions(diagnoser, isolation, &options, findings);
 }
 
-/// CPUs without a tick that made no decision in the whole trace: a fault if a task ran there, else
-/// only suspicious.
+/// Finds tickless CPUs without a decision in the whole trace: a fault if a task ran there,
+/// otherwise only suspicious.
 fn without_decisions(
     diagnoser: &Diagnoser,
     isolation: &Isolation,
@@ -65,8 +65,8 @@ fn without_decisions(
     findings: &mut Vec<Finding>,
 ) {
     let decided = |cpu: u32| diagnoser.cpus.get(cpu as usize).is_some_and(|state| state.samples > 0);
-    // Without a decision anywhere the driver has no such callback (HWP, CPPC's active mode), or was
-    // not recorded.
+    // Without any decision, the driver has no such callback (HWP, CPPC's active mode), or was not
+    // recorded.
     if !diagnoser.cpus.iter().any(|state| state.samples > 0) {
         return;
     }
@@ -74,12 +74,12 @@ fn without_decisions(
     let mut unexplained = Vec::new();
     for cpu in isolation.tickless.iter().take(crate::record::MAX_CPUS as usize).filter(|cpu| !decided(*cpu)) {
         let state = diagnoser.cpus.get(cpu as usize);
-        // A task that has run for less may have started just now.
+        // A task that has run for a shorter time may have just started.
         let running = state.and_then(|state| state.running).filter(|(pid, since)| {
             *pid != 0 && diagnoser.last.saturating_sub(*since) as f64 >= 1e9 * diagnoser.limits.least
         });
         let Some((pid, since)) = running else {
-            // An idle CPU decides nothing, as it should.
+            // An idle CPU correctly makes no decisions.
             let sleeps = state.is_some_and(|state| {
                 state.running.is_some_and(|(pid, _)| pid == 0) || state.idle.is_some_and(|(idle, _)| idle)
             });

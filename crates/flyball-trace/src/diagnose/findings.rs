@@ -3,7 +3,7 @@
 use super::{Finding, FindingKind, Severity};
 
 impl FindingKind {
-    /// Returns how bad a finding of this kind is, and the advice for it.
+    /// Returns the severity of this kind of finding, and the advice for it.
     fn row(self) -> (Severity, &'static str) {
         match self {
             FindingKind::StuckLow => (Severity::Fault, STUCK_LOW),
@@ -21,7 +21,7 @@ impl FindingKind {
     }
 }
 
-/// Creates a finding of `range`, in nanoseconds.
+/// Creates a finding for `range`, in nanoseconds.
 pub(super) fn finding(
     kind: FindingKind,
     cpu: impl Into<Option<u32>>,

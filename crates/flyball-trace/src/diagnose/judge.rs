@@ -1,16 +1,16 @@
-//! The judgement on a trace's windows.
+//! Judges a trace's windows.
 
 use super::{
     Diagnoser, Finding, FindingKind, Severity, explain::explain, findings::finding, windows::Window,
 };
 
-/// The frequencies and levels that the whole trace shows to be possible.
+/// The range of frequencies and levels that occur in the whole trace.
 struct Scale {
     lowest_ghz: f64,
     highest_ghz: f64,
     highest_max: f64,
     highest_des: f64,
-    /// GHz a performance level, usually.
+    /// Usual GHz per performance level.
     ratio: f64,
 }
 
@@ -24,7 +24,7 @@ impl Scale {
             highest_des: 0.0,
             ratio: 0.0,
         };
-        // Busy windows only: an idle CPU's frequency is measured over the few cycles that it ran.
+        // Only busy windows: an idle CPU's frequency is measured over few cycles.
         let mut ratios = Vec::new();
         for window in diagnoser.windows.cpus.iter().flatten().filter(|window| window.count > 0) {
             if window.ghz() > 0.0 {
@@ -39,8 +39,7 @@ impl Scale {
         }
         if !ratios.is_empty() {
             let middle = ratios.len() / 2;
-            // The median: CPUs whose requests are ignored are among them, and must not move what is
-            // usual.
+            // The median is robust against CPUs whose requests are ignored.
             let (_, median, _) = ratios.select_nth_unstable_by(middle, f32::total_cmp);
             scale.ratio = f64::from(*median);
         }
@@ -48,7 +47,7 @@ impl Scale {
     }
 }
 
-/// A run of windows for which something holds.
+/// A run of windows that satisfy a condition.
 struct WindowRun {
     from: u64,
     to: u64,
@@ -70,9 +69,9 @@ impl WindowRun {
     }
 }
 
-/// The stretches of one CPU's windows for which `holds`, at least `least` seconds long, with some
-/// samples. Windows without a sample do not end a stretch: an interval between decisions may be
-/// longer than a window.
+/// The runs of one CPU's windows that satisfy `holds`, last at least `least` seconds and have some
+/// samples. A window without a sample does not end a run, because the interval between decisions
+/// may exceed a window.
 fn stretches(
     diagnoser: &Diagnoser,
     windows: &[Window],
@@ -83,7 +82,7 @@ fn stretches(
     let mut now: Option<WindowRun> = None;
     let mut close = |stretch: Option<WindowRun>| {
         if let Some(mut stretch) = stretch
-            // Fewer are an accident of where the windows lie.
+            // Fewer samples may be due to the position of the windows.
             && stretch.samples >= 5
             && stretch.seconds() >= least
         {
@@ -125,7 +124,7 @@ fn stretches(
     found
 }
 
-/// All findings, the worst first, then by CPU and time.
+/// All findings, ordered by severity, CPU and time.
 pub(super) fn judge(diagnoser: &Diagnoser) -> Vec<Finding> {
     let scale = Scale::new(diagnoser);
     let mut findings = Vec::new();
@@ -142,14 +141,14 @@ pub(super) fn judge(diagnoser: &Diagnoser) -> Vec<Finding> {
         let what = format!("{}{times}", event.what);
         findings.push(finding(FindingKind::Throttled, event.cpu, range, what));
     }
-    // After all others: it explains their findings, and adds evidence to them.
+    // After all others: it explains their findings and adds evidence to them.
     if let Some(isolation) = &diagnoser.isolation {
         explain(diagnoser, isolation, &mut findings);
     }
     for found in &mut findings {
         let Some(state) = found.cpu.and_then(|cpu| diagnoser.cpus.get(cpu as usize)) else { continue };
         let inside = |time: &u64| (found.from..=found.to).contains(&(*time as f64 / 1e9));
-        // Decisions may be among what was lost, so a silence there proves nothing.
+        // Lost records may contain decisions, so a silence proves nothing.
         found.uncertain = found.kind != FindingKind::Lost && state.losses.iter().any(inside);
     }
     findings.sort_by(|a, b| {
@@ -171,12 +170,12 @@ fn windows_of(
 ) {
     let limits = &diagnoser.limits;
     let busy = |window: &Window| window.load() >= limits.busy;
-    // On a trace whose frequencies all lie close together, the lowest of them is not a fault.
+    // If all frequencies in a trace are close together, the lowest is not a fault.
     let wide = scale.lowest_ghz <= 0.6 * scale.highest_ghz;
-    // A tenth above the lowest: the lowest is that of one window, others vary around it.
+    // Ten percent above the lowest, because other windows vary around that one.
     let low = |window: &Window| wide && window.ghz() <= 1.1 * scale.lowest_ghz;
-    // AMD requests carry their own bounds; Intel's do not, and have 0 there.
-    // Half a level of tolerance: these are means of a window's samples.
+    // AMD requests contain their own bounds; Intel's have 0 there. Half a level of tolerance,
+    // because these are means over a window's samples.
     let at_max = |window: &Window| {
         if window.max() > 0.0 {
             window.des() >= window.max() - 0.5
@@ -195,7 +194,7 @@ fn windows_of(
         );
         findings.push(finding(FindingKind::StuckLow, cpu, stretch.range(), what));
     }
-    // A request with equal bounds leaves the governor no choice: that is a setting, not a decision.
+    // A request with equal bounds leaves the governor no choice: it is a setting, not a decision.
     let idle_at_max =
         |window: &Window| window.load() <= limits.idle && at_max(window) && window.max() > window.min() + 1.0;
     for stretch in stretches(diagnoser, windows, 4.0 * limits.least, idle_at_max) {
@@ -233,7 +232,8 @@ fn windows_of(
     no_boost(diagnoser, cpu, windows, |window| busy(window) && at_max(window), findings);
 }
 
-/// The most was asked for under load, and the frequency never rose above nominal.
+/// Finds CPUs for which the maximum was requested under load, but whose frequency never exceeded
+/// nominal.
 fn no_boost(
     diagnoser: &Diagnoser,
     cpu: u32,
@@ -245,8 +245,8 @@ fn no_boost(
     let time: f64 = full.iter().map(WindowRun::seconds).sum();
     let most = windows.iter().filter(|window| window.count > 0 && at_full(window)).map(Window::boost);
     let most = most.fold(0.0, f64::max);
-    // APERF over MPERF is 1 at nominal frequency; a hundredth of tolerance for what the two reads
-    // take apart.
+    // APERF over MPERF is 1 at nominal frequency. One percent of tolerance, because the two are not
+    // read at once.
     if time >= 2.0 * diagnoser.limits.least
         && most > 0.0
         && most <= 1.01
@@ -259,7 +259,7 @@ fn no_boost(
     }
 }
 
-/// Requests that differ widely while the frequency stays the same.
+/// Finds requests that differ widely without an effect on the frequency.
 fn unresponsive(diagnoser: &Diagnoser, cpu: u32, windows: &[Window], findings: &mut Vec<Finding>) {
     let busy: Vec<(usize, &Window)> = windows
         .iter()
@@ -276,7 +276,7 @@ fn unresponsive(diagnoser: &Diagnoser, cpu: u32, windows: &[Window], findings: &
     let range = |value: fn(&Window) -> f64| {
         let mut values: Vec<f64> = busy.iter().map(|(_, window)| value(window)).collect();
         values.sort_by(f64::total_cmp);
-        // Without the outermost twentieths, which one odd window can reach.
+        // Drop the outermost 5 % at either end, which a single odd window can reach.
         let cut = values.len() / 20;
         (values[cut], values[values.len() - 1 - cut])
     };
@@ -294,13 +294,13 @@ fn unresponsive(diagnoser: &Diagnoser, cpu: u32, windows: &[Window], findings: &
 
 fn hunting(diagnoser: &Diagnoser, cpu: u32, windows: &[Window], findings: &mut Vec<Finding>) {
     let rate = diagnoser.limits.hunting;
-    // Judged over half seconds: a window may be shorter than the time between two turns.
+    // Judge half seconds, because a window may be shorter than the time between two reversals.
     let group = ((diagnoser.limits.least * 1e9 / diagnoser.windows.width as f64).ceil() as usize).max(1);
     let seconds = group as f64 * diagnoser.windows.width as f64 / 1e9;
     let mut run: Option<(usize, usize, u64)> = None;
     let mut report = |run: Option<(usize, usize, u64)>| {
         let Some((from, to, turns)) = run else { return };
-        // Two groups at least: a burst inside one is not a state.
+        // At least two groups: a burst inside one is not a state.
         if to - from < 2 * group {
             return;
         }
@@ -347,12 +347,12 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
         if let Some(last) = state.last
             && state.samples >= 10
         {
-            // What is silent depends on the driver: intel_pstate decides each tick, schedutil at
-            // each change of load.
+            // The length of a silence depends on the driver: intel_pstate decides at each tick,
+            // schedutil at each change of load.
             let usual = last.saturating_sub(state.first) / state.samples;
             let silent = diagnoser.last.saturating_sub(last);
-            // Whether it was busy or idle since then, if other events say so. 100 ms: longer than
-            // any driver's interval, and short against the silence that is judged.
+            // Determine from other events whether the CPU was busy or idle since then. 100 ms is
+            // longer than any driver's interval, and short compared to the silence.
             let soon = last.saturating_add(100_000_000);
             let task = state.running.filter(|(pid, since)| *pid != 0 && *since <= soon).map(|(pid, _)| pid);
             let asleep = state.idle.is_some_and(|(idle, since)| idle && since <= soon)
@@ -380,7 +380,7 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
         }
         let lasting = state.limit.map(|(max, since)| (since, diagnoser.last, max));
         for (from, to, max) in state.limits.iter().copied().chain(lasting) {
-            // 5 %: policies round their limits to the driver's steps, and report both.
+            // 5 %: policies round their limits to the driver's steps, and report both values.
             let lower = f64::from(max) <= 0.95 * f64::from(state.highest_limit);
             if lower && to.saturating_sub(from) as f64 >= 1e9 * least {
                 let what = format!(
@@ -391,7 +391,7 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
                 findings.push(finding(FindingKind::Clipped, cpu, (from, to), what));
             }
         }
-        // One finding for all: where records were lost says nothing about the machine.
+        // A single finding, because where records were lost says nothing about the machine.
         if let (Some(first), Some(last)) = (state.losses.first(), state.losses.last()) {
             let places = state.losses.len();
             let what = if state.lost > 0 {
@@ -406,8 +406,8 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
 
 fn siblings(diagnoser: &Diagnoser, scale: &Scale, findings: &mut Vec<Finding>) {
     let all = &diagnoser.windows.cpus;
-    // A quarter of the scale, and both under load: siblings differ a little all the time, as their
-    // tasks do.
+    // A quarter of the scale, and both under load: siblings always differ a little, like their
+    // tasks.
     let width = (0.25 * scale.highest_des.max(scale.highest_max)).max(1.0);
     for (first, second) in &diagnoser.siblings {
         let (Some(one), Some(other)) = (all.get(*first as usize), all.get(*second as usize)) else {
@@ -461,8 +461,8 @@ mod tests {
         record::Record,
     };
 
-    /// One request every 5 ms; `at` says level asked for, limit, frequency and load at each
-    /// millisecond.
+    /// A trace with a request every 5 ms; `at` returns requested level, limit, frequency and load
+    /// at each millisecond.
     fn trace(
         diagnoser: &mut Diagnoser,
         cpu: u32,
@@ -505,7 +505,7 @@ mod tests {
         Diagnoser::new(Limits::default(), vec![(0, 1)])
     }
 
-    /// A CPU that does what it is asked to: level 200 is 4 GHz.
+    /// A CPU that follows its requests: level 200 is 4 GHz.
     fn healthy(ms: u64) -> (u32, u32, f64, f64) {
         if (ms / 700).is_multiple_of(2) { (200, 200, 4.0, 0.9) } else { (50, 200, 1.0, 0.3) }
     }

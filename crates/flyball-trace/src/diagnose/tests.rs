@@ -1,4 +1,5 @@
-//! Every diagnosis in a pair of traces: one that shows it, and its nearest neighbour that does not.
+//! Tests every diagnosis with a pair of traces: one that has the problem, and a similar one that
+//! does not.
 
 use std::collections::BTreeSet;
 
@@ -133,7 +134,7 @@ fn limits_that_clip() {
         |ms, max_khz| record(ms, 0, Event::Limits(FrequencyLimits { cpu: 0, min_khz: 400_000, max_khz }));
     let with = |second: Record| [requests(usual), vec![limits(0, 4_000_000), second]].concat();
     pair(FindingKind::Clipped, with(limits(2_000, 2_000_000)), with(limits(2_000, 3_900_000)));
-    // Restored before anybody could feel it.
+    // The limit is restored too soon to matter.
     let short = [with(limits(2_000, 2_000_000)), vec![limits(2_200, 4_000_000)]].concat();
     assert!(findings(short).is_empty());
 }
@@ -150,15 +151,15 @@ fn heat_and_power_limits() {
     pair(FindingKind::Throttled, trip, with(Event::Temperature(zone)));
 }
 
-/// The governor of a thermal zone reports a trip point at each poll: a minute of that must not fill
-/// what is kept.
+/// A thermal zone's governor reports a trip point at each poll; a minute of that must not use up
+/// the space for findings.
 #[test]
 fn heat_that_lasts_is_one_finding() {
     let trip = |ms| record(ms, 0, Event::Trip(Trip { trip: 1, ..Trip::default() }));
     let device = Comm::new(b"Processor");
     let cooling = |ms| record(ms, 0, Event::Cooling(Cooling { device, target: 3 }));
     let polls = (1_000..5_000).step_by(2).flat_map(|ms| [trip(ms), cooling(ms + 1)]);
-    // Much later again: a time of its own.
+    // Much later: a separate occurrence.
     let found = findings(polls.chain([trip(9_000)]).collect());
     let times = |what: &str| -> Vec<(f64, f64)> {
         let of = found.iter().filter(|one| one.kind == FindingKind::Throttled && one.what.contains(what));
@@ -195,7 +196,7 @@ fn a_cpu_whose_decisions_stop() {
         [requests(usual), other.collect()].concat()
     };
     pair(FindingKind::Stopped, with(3_000), with(5_600));
-    // One that is known to sleep has nothing to decide.
+    // A CPU that is known to sleep has nothing to decide.
     let asleep = Event::Idle(Idle { cpu: 1, state: 2 });
     assert!(findings([with(3_000), vec![record(3_001, 1, asleep)]].concat()).is_empty());
 }
@@ -214,7 +215,7 @@ fn siblings_that_disagree() {
             .any(|finding| finding.kind == FindingKind::SiblingsDisagree && finding.other_cpu == Some(1)),
         "{found:#?}"
     );
-    // One that sleeps does not ask for anything.
+    // A sleeping CPU makes no requests.
     let idle = findings(with(Now { load: 0.05, ..slow }));
     assert!(!idle.iter().any(|finding| finding.kind == FindingKind::SiblingsDisagree), "{idle:#?}");
 }
@@ -226,8 +227,8 @@ fn lost_records() {
 }
 
 /// intel_pstate in active mode without HWP decides in a callback of the scheduler. On a nohz_full
-/// CPU a task that never leaves user space lets no tick through, so that the callback does not run:
-/// the CPU stays at the P-state of the moment, usually the lowest.
+/// CPU, a task that never leaves user space prevents ticks and thus the callback: the CPU stays at
+/// its current P-state, usually the lowest.
 fn nohz_full(end_ms: u64, load: f64) -> Vec<Record> {
     let mut records: Vec<Record> = (0..6_000).step_by(10).map(|ms| sample(ms, 0, 35, 3.5, 0.9, 10)).collect();
     records.extend((0..1_000).step_by(10).map(|ms| sample(ms, 4, 8, 0.8, 0.1, 10)));
@@ -245,10 +246,10 @@ fn the_callback_that_never_ran_on_a_nohz_full_cpu() {
         assert!(fault.what.contains(words), "{fault:?}");
     }
     assert!(fault.remedy.contains("nohz_full"), "{fault:?}");
-    // The same silence of a CPU that slept is how it should be.
+    // Equal silence on a sleeping CPU is normal.
     let calm = findings(nohz_full(5_500, 0.01));
     assert!(!calm.iter().any(|finding| finding.kind == FindingKind::NoDecisions), "{calm:#?}");
-    // A trace that ends before the next sample knows it from the task switch.
+    // If the trace ends before the next sample, the task switch shows it.
     let mut cut = nohz_full(5_500, 0.999);
     cut.retain(|record| record.cpu != 4 || record.time < 6_000_000_000);
     let spinner = Switch { next_pid: 4711, ..Switch::default() };
@@ -256,7 +257,7 @@ fn the_callback_that_never_ran_on_a_nohz_full_cpu() {
     let found = findings(known);
     let fault = found.iter().find(|finding| finding.kind == FindingKind::NoDecisions).expect("it is found");
     assert!(fault.what.contains("while task 4711 ran"), "{fault:?}");
-    // And without one it can only say that decisions stopped.
+    // Without the task switch, the only finding is that decisions stopped.
     assert!(
         findings(cut).iter().any(|finding| finding.kind == FindingKind::Stopped && finding.cpu == Some(4))
     );
@@ -285,7 +286,7 @@ fn the_kernels_command_line_is_evidence() {
     let known = fault("ro isolcpus=4 nohz_full=4");
     assert!(known.evidence[0].contains("without a tick (isolcpus=4 nohz_full=4)"), "{known:?}");
     assert!(known.remedy.contains("nohz_full"), "{known:?}");
-    // The same silence if the kernel ticks has another cause.
+    // If the kernel ticks there, equal silence has another cause.
     let other = fault("ro nohz_full=2");
     assert!(other.evidence[0].contains("the kernel ticks on CPU 4"), "{other:?}");
     assert!(!other.remedy.contains("nohz_full"), "{other:?}");
@@ -300,7 +301,7 @@ fn a_tickless_cpu_without_any_decision() {
         let found = with_isolation(records, "nohz_full=3");
         found.iter().map(|finding| (finding.kind, finding.severity)).collect()
     };
-    // Nothing is known of it: worth a look, no fault.
+    // Nothing is known about it: worth a look, but no fault.
     assert_eq!(kinds(&others), [(FindingKind::Unexplained, Severity::Note)]);
     let switch = |ms, next_pid| record(ms, 3, Event::Switch(Switch { next_pid, ..Switch::default() }));
     let spins = [others.clone(), vec![switch(1_000, 4711)]].concat();
@@ -309,7 +310,7 @@ fn a_tickless_cpu_without_any_decision() {
     assert_eq!(kinds(&sleeps), []);
     let decides = [others, (0..6_000).step_by(5).map(|ms| request(ms, 3, usual(ms))).collect()].concat();
     assert_eq!(kinds(&decides), []);
-    // A driver that never decides in a callback says nothing.
+    // A driver that never decides in a callback gives no finding.
     assert_eq!(kinds(&[switch(1_000, 4711), switch(5_000, 4711)]), []);
 }
 
@@ -325,7 +326,7 @@ fn thermal_interrupts_are_known_by_name() {
             diagnoser.add(&record(ms, 3, Event::Other(interrupt)));
         }
     }
-    // Beyond a second it is another time, and another CPU is always another place.
+    // Events more than a second apart, or on another CPU, are separate.
     diagnoser.add(&record(5_000, 3, Event::Other(interrupt)));
     diagnoser.add(&record(5_000, 4, Event::Other(limit)));
     let found: Vec<(Option<u32>, String, f64)> = diagnoser

@@ -1,4 +1,4 @@
-//! A trace in windows: the requests and their results for each CPU and some milliseconds.
+//! Windows of a trace: the requests and their results for each CPU and some milliseconds.
 
 use crate::record::MAX_CPUS;
 
@@ -6,7 +6,7 @@ use crate::record::MAX_CPUS;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Window {
     pub(super) count: u32,
-    // Sums in 32 bits keep a window at 36 bytes; judgements are made in percent.
+    // Sums of 32 bits keep a window at 36 bytes; judging needs only percents.
     des: f32,
     min: f32,
     max: f32,
@@ -14,7 +14,7 @@ pub(super) struct Window {
     mperf: f32,
     aperf: f32,
     tsc: f32,
-    /// How often the request turned from up to down or back.
+    /// Number of reversals of the request, from up to down or back.
     pub(super) turns: u32,
 }
 
@@ -77,7 +77,7 @@ impl Window {
     }
 }
 
-/// The direction of a CPU's request, across windows.
+/// The direction of a CPU's request, kept across windows.
 #[derive(Debug, Clone, Copy, Default)]
 struct Course {
     des: Option<u32>,
@@ -85,12 +85,12 @@ struct Course {
 }
 
 impl Course {
-    /// Returns whether the request turns here. Small steps are a governor's usual work; only steps
-    /// of at least a tenth of the level count.
+    /// Returns whether the request reverses here. Only steps of at least a tenth of the level
+    /// count, because small steps are a governor's usual work.
     fn turns(&mut self, des: u32) -> bool {
         let Some(before) = self.des.replace(des) else { return false };
-        // schedutil follows utilisation with a quarter of headroom, so that small steps come with
-        // nearly every tick.
+        // schedutil follows utilisation with a quarter of headroom, so nearly every tick brings a
+        // small step.
         let step = u64::from(des.abs_diff(before));
         if step * 10 < u64::from(des.max(before)) || step == 0 {
             return false;
@@ -100,7 +100,7 @@ impl Course {
     }
 }
 
-/// Windows of all CPUs, all of one width.
+/// Windows of all CPUs, with one common width.
 #[derive(Debug)]
 pub(super) struct Windows {
     pub(super) width: u64,
@@ -116,7 +116,7 @@ impl Default for Windows {
     }
 }
 
-/// Windows of all CPUs together: 512 Ki of 36 bytes.
+/// Maximum number of windows over all CPUs: 512 Ki of 36 bytes.
 const MAX: usize = 512 * 1024;
 
 impl Windows {
@@ -131,11 +131,11 @@ impl Windows {
             self.courses.resize_with(cpu + 1, Course::default);
         }
         let mut at = (time.saturating_sub(start) / self.width) as usize;
-        // Windows are widened for all CPUs at once, so that those of two CPUs can be compared.
+        // Widen for all CPUs at once, so that the windows of two CPUs can be compared.
         while at >= MAX || self.used + (at + 1).saturating_sub(self.cpus[cpu].len()) > MAX {
             self.widen();
             at = (time.saturating_sub(start) / self.width) as usize;
-            // A time that damage made, centuries away.
+            // A damaged time, centuries away.
             if self.width > 1 << 60 {
                 return;
             }
@@ -154,8 +154,8 @@ impl Windows {
         self.used = 0;
         for windows in &mut self.cpus {
             let merged = windows
-                // Pairs from the start, so that window n becomes n / 2 for all CPUs, however many
-                // each has.
+                // Join pairs from the start, so that window n becomes n / 2 for every CPU, whatever
+                // its number of windows.
                 .chunks(2)
                 .map(|pair| {
                     let mut window = pair[0];

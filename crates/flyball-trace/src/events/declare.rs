@@ -1,4 +1,4 @@
-//! The macro with which an event is declared, and what every declared event can do.
+//! The macro that declares an event, and the trait of declared events.
 
 use std::fmt;
 
@@ -7,37 +7,37 @@ use super::field::Layout;
 /// An event that this library reads field by field. [`event!`] implements this from a list of
 /// fields.
 pub(crate) trait KernelEvent: Sized {
-    /// The directory below events/ that the event is in.
+    /// The event's directory below events/.
     const SYSTEM: &'static str;
     const NAME: &'static str;
     /// The fields that the event's format file must have: for each, its names in different kernels.
     const FIELDS: &'static [&'static [&'static str]];
     /// The fields as a kernel prints them, for the test that walks the table.
     const EXAMPLE: &'static str;
-    /// Where the fields lie in a binary record.
+    /// Locations of the fields in a binary record.
     type Places: Clone + fmt::Debug;
 
-    /// `None` for a layout that lacks a field; the event is then passed through by name.
+    /// Returns `None` for a layout that lacks a field; the event is then passed through by name.
     fn places(layout: Layout<'_>) -> Option<Self::Places>;
 
     fn decode(places: &Self::Places, record: &[u8]) -> Self;
 
-    /// The event out of the text behind its name. `None` if a field is missing.
+    /// Parses the event from the text after its name. `None` if a field is missing.
     fn parse(text: &[u8]) -> Option<Self>;
 
     /// Prints the fields as the kernel does.
     fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 
-    /// The CPU that the event is about, if a field says so.
+    /// The CPU that the event describes, if a field has it.
     fn about(&self) -> Option<u32> {
         None
     }
 }
 
-/// Declares an event: its struct and, from one list of fields, how it is decoded, read from text
+/// Declares an event: its struct and, from one list of fields, how it is decoded, parsed from text
 /// and printed.
 ///
-/// The fields stand in the order in which the kernel prints them: `name: type as Kind = ["name in
+/// Fields are listed in the order in which the kernel prints them: `name: type as Kind = ["name in
 /// the format file", "name in older kernels"], "text before the value";` `without` names a key of
 /// the layout with more fields.
 macro_rules! event {
@@ -62,22 +62,22 @@ macro_rules! event {
         }
 
         impl $type {
-            /// The event in the kernel's order of fields, from `at` in a larger text; and where it
-            /// ends.
+            /// Parses the event with fields in the kernel's order, from `at` in a larger text. Also
+            /// returns its end.
             #[inline(always)]
             pub(crate) fn in_order(bytes: &[u8], at: usize) -> Option<($type, usize)> {
                 $(let ($field, at) = <$kind as $crate::events::field::Kind>::read_behind(bytes, at, $key)?;)+
                 Some(($type { $($field),+ }, at))
             }
 
-            /// The event in any order of fields: other kernels, other printers.
+            /// Parses the event with fields in any order, from other kernels or printers.
             #[cold]
             fn by_key(text: &[u8]) -> Option<$type> {
                 Some($type { $($field: <$kind as $crate::events::field::Kind>::find(text, $key)?),+ })
             }
         }
 
-        // The struct of places has no name that anybody else needs.
+        // Nothing else needs the name of the struct of places.
         const _: () = {
             use $crate::events::{declare::KernelEvent, field::{Kind, Layout}};
 
@@ -104,11 +104,12 @@ macro_rules! event {
                 }
 
                 fn parse(text: &[u8]) -> Option<$type> {
-                    // Another layout of the same event, damaged, is not this one.
+                    // A damaged line of the other layout does not match this one.
                     $(if $crate::scan::value_of(text, $other.as_bytes()).is_some() {
                         return None;
                     })?
-                    // Nearly always in order; the search costs a pass over the text for each field.
+                    // Fields are usually in order; the search takes a pass over the text for each
+                    // field.
                     match $type::in_order(text, 0) {
                         Some((event, _)) => Some(event),
                         None => $type::by_key(text),

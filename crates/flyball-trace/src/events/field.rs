@@ -1,7 +1,7 @@
-//! Kinds of event fields: how a value is read from a binary record, read from text and printed.
+//! Kinds of event fields: how a value is read from a binary record, parsed from text and printed.
 //!
-//! The field lists in the neighbouring files name a kind for each field. A kind is a type without
-//! values; all of its functions are compiled into the event that uses it, so that reading an event
+//! The field lists in the neighbouring files give a kind for each field. A kind is a type without
+//! values. All of its functions are compiled into the event that uses it, so that reading an event
 //! costs no calls.
 
 #![expect(clippy::inline_always, reason = "measured: calls here cost a fifth of the time that text takes")]
@@ -14,7 +14,7 @@ use crate::{
     scan::{decimal, long_decimal, short_decimal, signed, truth, value_of},
 };
 
-/// Where an integer lies: `(eight bytes at load) >> shift & mask`, sign-extended from `sign` if
+/// Location of an integer: `(eight bytes at load) >> shift & mask`, sign-extended from `sign` if
 /// that is not 0.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
@@ -25,14 +25,14 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// `size` is the least length of the event's records. Records of fewer than eight bytes have no
-    /// slots: the load would reach beyond their end.
+    /// `size` is the minimum length of the event's records. Records of fewer than eight bytes have
+    /// no slots, because the load would exceed their end.
     pub(crate) fn new(field: &Field, size: usize) -> Option<Slot> {
         if field.shape != Shape::Integer || field.offset.saturating_add(field.size) > size || size < 8 {
             return None;
         }
-        // One load of eight bytes for all sizes of fields; near the record's end it starts earlier,
-        // and the shift makes up for it.
+        // One load of eight bytes for all field sizes. Near the record's end it starts earlier,
+        // which the shift compensates.
         let load = field.offset.min(size - 8);
         let bits = 8 * field.size as u32;
         let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
@@ -40,18 +40,18 @@ impl Slot {
         Some(Slot { load, shift: 8 * (field.offset - load) as u32, mask, sign })
     }
 
-    /// 0 if the record is too short, which the decoder has excluded.
+    /// Returns 0 if the record is too short, which the decoder has excluded.
     #[inline(always)]
     pub(crate) fn get(self, record: &[u8]) -> u64 {
         let word =
             record.get(self.load..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word));
         let value = (word >> self.shift) & self.mask;
-        // Sign extension without a branch; nothing happens if `sign` is 0.
+        // Sign extension without a branch; a no-op if `sign` is 0.
         (value ^ self.sign).wrapping_sub(self.sign)
     }
 }
 
-/// An event's layout, as its format file has it.
+/// An event's layout in its format file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout<'a> {
     format: &'a EventFormat,
@@ -68,7 +68,7 @@ impl<'a> Layout<'a> {
     }
 
     fn text(self, names: &[&str]) -> Option<Field> {
-        // The first name is that of the newest kernels; fields have been renamed, and each layout
+        // The first name is that of the newest kernels. Fields have been renamed, and each layout
         // has one of the names.
         let field = names.iter().find_map(|name| self.format.field(name))?;
         let text = matches!(field.shape, Shape::Text | Shape::Located { .. } | Shape::Relative { .. });
@@ -76,7 +76,7 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Steps over `key` at `at`.
+/// Skips `key` at `at`.
 #[inline(always)]
 pub(crate) fn after(bytes: &[u8], at: usize, key: &[u8]) -> Option<usize> {
     bytes.get(at..)?.starts_with(key).then_some(at + key.len())
@@ -86,27 +86,27 @@ pub(crate) fn after(bytes: &[u8], at: usize, key: &[u8]) -> Option<usize> {
 pub(crate) trait Kind {
     /// The field's type in the event.
     type Value: Copy;
-    /// Where the field lies in a binary record.
+    /// Location of the field in a binary record.
     type Place: Clone + fmt::Debug;
-    /// True if some kernels have the event without this field.
+    /// True if some kernels lack this field.
     const OPTIONAL: bool = false;
 
-    /// The place of the field with the first of `names` that the layout has. `None`: the event
-    /// cannot be read.
+    /// Location of the field with the first of `names` in the layout. `None` if the event cannot be
+    /// read.
     fn place(layout: Layout<'_>, names: &[&str]) -> Option<Self::Place>;
 
     fn decode(place: &Self::Place, record: &[u8]) -> Self::Value;
 
-    /// The value whose text starts at `at`, and where that ends.
+    /// Parses the value that starts at `at`. Also returns its end.
     fn read(bytes: &[u8], at: usize) -> Option<(Self::Value, usize)>;
 
-    /// Reads the value behind `key`, like [`Kind::read`].
+    /// Parses the value after `key`, like [`Kind::read`].
     #[inline(always)]
     fn read_behind(bytes: &[u8], at: usize, key: &str) -> Option<(Self::Value, usize)> {
         Self::read(bytes, after(bytes, at, key.as_bytes())?)
     }
 
-    /// The value behind `key`, wherever that stands in the text.
+    /// Parses the value after `key`, anywhere in the text.
     fn find(text: &[u8], key: &str) -> Option<Self::Value> {
         let at = value_of(text, key.trim_start().as_bytes())?;
         Self::read(text, at).map(|(value, _)| value)
@@ -120,8 +120,8 @@ pub(crate) trait Kind {
     }
 }
 
-/// Declares a kind of integer field. The expressions become bodies of functions, not closures:
-/// without link-time optimisation a closure is not inlined where the event is read.
+/// Declares a kind of integer field. The expressions become function bodies, because without
+/// link-time optimisation closures are not inlined where the event is read.
 macro_rules! integers {
     ($(
         $(#[$doc:meta])* $kind:ident: $value:ty,
@@ -163,8 +163,7 @@ macro_rules! integers {
 }
 
 integers! {
-    /// A number below 2^32 that is meant to be exact: CPUs, states, levels of a driver that has 32
-    /// bits for them.
+    /// An exact number below 2^32: CPUs, states, levels of a driver with 32 bits for them.
     Small: u32,
         from(bits) bits as u32,
         from(bytes, at) {
@@ -178,7 +177,7 @@ integers! {
         from(bits) bits as u32,
         from(bytes, at) {
             let (value, at) = short_decimal(bytes, at)?;
-            // Printed with %lu up to 6.12: what is larger is damage, which the largest level shows.
+            // Printed with %lu up to 6.12. Larger values are damage, which the largest level shows.
             Some((u32::try_from(value).unwrap_or(u32::MAX), at))
         },
         printed |value, f| fmt::Display::fmt(&value, f);
@@ -187,7 +186,7 @@ integers! {
         from(bits) bits,
         from(bytes, at) short_decimal(bytes, at),
         printed |value, f| fmt::Display::fmt(&value, f);
-    /// A counter, which has more digits than other numbers.
+    /// A counter, which usually has more digits than other numbers.
     Counter: u64,
         from(bits) bits,
         from(bytes, at) long_decimal(bytes, at),
@@ -196,7 +195,7 @@ integers! {
         from(bits) bits as i32,
         from(bytes, at) {
             let (value, at) = signed(bytes, at)?;
-            // Cut as the kernel's own conversion to int would: %d never prints more.
+            // Truncated like the kernel's conversion to int: %d never prints more.
             Some((value as i32, at))
         },
         printed |value, f| fmt::Display::fmt(&value, f);
@@ -223,7 +222,7 @@ integers! {
         printed |value, f| f.write_str(if value { "below" } else { "above" });
 }
 
-/// A field that some kernels do not have, and then do not print.
+/// A field that some kernels lack and do not print.
 #[derive(Debug)]
 pub(crate) struct Maybe<K>(std::marker::PhantomData<K>);
 
@@ -233,7 +232,7 @@ impl<K: Kind> Kind for Maybe<K> {
     const OPTIONAL: bool = true;
 
     fn place(layout: Layout<'_>, names: &[&str]) -> Option<Self::Place> {
-        // Outer `Some`: without the field the event can still be read.
+        // The outer `Some`: the event can be read without the field.
         Some(K::place(layout, names))
     }
 
@@ -256,7 +255,7 @@ impl<K: Kind> Kind for Maybe<K> {
     }
 
     fn find(text: &[u8], key: &str) -> Option<Self::Value> {
-        // Outer `Some`: the event is whole without it.
+        // The outer `Some`: the event is complete without it.
         Some(K::find(text, key))
     }
 

@@ -12,8 +12,7 @@ event! {
     about cpu,
     {
         /// Frequency, kHz.
-        // The field is called state, as that of cpu_idle: both are DEFINE_EVENTs of the class
-        // `cpu`.
+        // The field is called state, as in cpu_idle: both are DEFINE_EVENTs of the class `cpu`.
         khz: u32 as Small = ["state"], "state=";
         /// The CPU that was set.
         cpu: u32 as Small = ["cpu_id"], " cpu_id=";
@@ -26,11 +25,11 @@ event! {
     example "min=400000 max=4700000 cpu_id=3",
     about cpu,
     {
-        /// Least frequency, kHz.
+        /// Minimum frequency, kHz.
         min_khz: u32 as Small = ["min_freq"], "min=";
-        /// Most frequency, kHz.
+        /// Maximum frequency, kHz.
         max_khz: u32 as Small = ["max_freq"], " max=";
-        /// The CPU that the policy is named after.
+        /// The CPU that names the policy.
         cpu: u32 as Small = ["cpu_id"], " cpu_id=";
     }
 }

@@ -1,7 +1,7 @@
 //! Task switches (include/trace/events/sched.h).
 //!
-//! Written out instead of declared with `event!`: names of tasks contain blanks, and trace-cmd
-//! prints the event in a form of its own.
+//! Written by hand instead of declared with `event!`: names of tasks contain blanks, and trace-cmd
+//! prints the event in its own format.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub struct Switch {
     pub next_prio: i32,
 }
 
-/// Where the fields of [`Switch`] lie.
+/// Locations of the fields of [`Switch`].
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
     prev_comm: Field,
@@ -71,7 +71,7 @@ impl KernelEvent for Switch {
     }
 
     fn parse(text: &[u8]) -> Option<Switch> {
-        // The kernel's form first: a name in it may look like the other one.
+        // Try the kernel's format first: a name in it may look like the other format.
         parse_kernel(text).or_else(|| parse_trace_cmd(text))
     }
 
@@ -90,7 +90,7 @@ fn parse_kernel(text: &[u8]) -> Option<Switch> {
     let at = after(text, 0, b"prev_comm=")?;
     let arrow = memchr::memmem::find(text, b" ==> next_comm=")?;
     let previous = text.get(at..arrow)?;
-    // A name may contain ` prev_pid=` itself: the last one is the field.
+    // A name may contain ` prev_pid=`, so the last one is the field.
     let pid = memchr::memmem::rfind(previous, b" prev_pid=")?;
     let next = &text[arrow + 15..];
     let next_pid = memchr::memmem::rfind(next, b" next_pid=")?;
@@ -108,7 +108,7 @@ fn parse_kernel(text: &[u8]) -> Option<Switch> {
 fn parse_trace_cmd(text: &[u8]) -> Option<Switch> {
     let arrow = memchr::memmem::find(text, b" ==> ")?;
     let task = |part: &[u8]| {
-        // From the end: colons and brackets may be in the name, but not behind it.
+        // Search from the end: a name may contain colons and brackets, but none follow it.
         let bracket = memchr::memrchr(b'[', part)?;
         let colon = memchr::memrchr(b':', &part[..bracket])?;
         let pid = signed(part, colon + 1)?.0 as i32;

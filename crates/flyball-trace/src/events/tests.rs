@@ -1,12 +1,12 @@
-//! Walks the table: what one row says must agree in binary, in text and in print.
+//! Walks the table: each row must agree in binary, text and print.
 
 use std::collections::HashSet;
 
 use super::*;
 use crate::format::tests::format_text;
 
-/// A format file with the fields of `row`, eight bytes each, and a name of sixteen bytes for those
-/// that take text.
+/// A format file with the fields of `row`, of eight bytes each, or sixteen bytes for those with
+/// text.
 fn format_of(row: &EventRow, without: Option<usize>, texts: &[&str]) -> EventFormat {
     let mut fields: Vec<(String, usize, usize)> = Vec::new();
     let mut offset = 8;
@@ -23,7 +23,7 @@ fn format_of(row: &EventRow, without: Option<usize>, texts: &[&str]) -> EventFor
     EventFormat::parse(row.system, text.as_bytes()).unwrap()
 }
 
-/// Fields that are text; a new event with such a field adds its name here.
+/// Text fields; a new event with such a field adds its name here.
 const TEXTS: [&str; 5] = ["prev_comm", "next_comm", "thermal_zone", "type", "reason"];
 
 #[test]
@@ -41,8 +41,8 @@ fn every_event_is_decoded_from_the_fields_it_names() {
     for (at, row) in TABLE.iter().enumerate() {
         let format = format_of(row, None, &TEXTS);
         let plan = Plan::new(&format);
-        // Each field has a value of its own: what is decoded, printed and read again is the same
-        // only if every field arrives in its place.
+        // Each field has a distinct value, so the event survives decoding, printing and parsing
+        // only if every field is in its place.
         let mut record = vec![0u8; format.size()];
         for (number, field) in format.fields.iter().skip(format.common).enumerate() {
             record[field.offset] = if field.size == 16 { b'a' } else { 1 } + number as u8;
@@ -62,7 +62,7 @@ fn an_event_that_lacks_a_field_is_passed_through() {
         let needed = row.fields.iter().enumerate().filter(|(_, names)| !names.is_empty());
         for (at, names) in needed {
             let plan = Plan::new(&format_of(row, Some(at), &TEXTS));
-            // Without its counters, amd_pstate_perf has the layout of kernel 5.17.
+            // Without counters, amd_pstate_perf has the layout of kernel 5.17.
             let as_before = matches!(plan, Plan::AmdRequest(_)) && row.fields.len() > 6;
             assert!(matches!(plan, Plan::Other) || as_before, "{} without {names:?}", row.name);
         }
@@ -105,7 +105,7 @@ fn requests_of_all_kernels_are_read() {
     let event = read(other).unwrap();
     assert_eq!((event.min, event.aperf, event.mperf, event.changed), (6, 11, 10, None));
     assert_eq!(read(b"amd_min_perf=15 amd_des_perf=39"), None);
-    // The document's own line (Documentation/admin-guide/pm/amd-pstate.rst).
+    // A line from the document (Documentation/admin-guide/pm/amd-pstate.rst).
     let first = b"amd_min_perf=85 amd_des_perf=85 amd_max_perf=166 cpu_id=15 changed=false fast_switch=true";
     let Some(Event::AmdRequest(event)) = Event::parse(b"amd_pstate_perf", first) else { panic!() };
     assert_eq!((event.min, event.des, event.max, event.cpu), (85, 85, 166, 15));

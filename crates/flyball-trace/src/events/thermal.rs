@@ -1,5 +1,5 @@
-//! Events that say that heat or a power limit took performance away
-//! (include/trace/events/thermal.h, hw_pressure.h and power.h).
+//! Events that report limits of performance by heat or power (include/trace/events/thermal.h,
+//! hw_pressure.h and power.h).
 
 use super::{
     declare::event,
@@ -16,7 +16,7 @@ event! {
         zone: Comm as Name = ["thermal_zone"], "thermal_zone=";
         /// The zone's number.
         id: i32 as Signed = ["id"], " id=";
-        /// The temperature before, thousandths of a degree Celsius.
+        /// The previous temperature, thousandths of a degree Celsius.
         before: Option<i32> as Maybe<Signed> = ["temp_prev"], " temp_prev=";
         /// The temperature, thousandths of a degree Celsius.
         temperature: i32 as Signed = ["temp"], " temp=";
@@ -24,8 +24,8 @@ event! {
 }
 
 event! {
-    /// `thermal:thermal_zone_trip`: a zone is at or above a trip point; one record for each update
-    /// of the governor.
+    /// `thermal:thermal_zone_trip`: a zone is at or above a trip point. There is one record for
+    /// each update of the governor.
     Trip = "thermal": "thermal_zone_trip",
     example "thermal_zone=acpitz id=0 trip=1",
     {
@@ -51,14 +51,15 @@ event! {
 }
 
 event! {
-    /// `hw_pressure:hw_pressure_update`: capacity that a CPU lost, of 1024 (kernels from 6.10 on).
+    /// `hw_pressure:hw_pressure_update`: capacity that a CPU lost, out of 1024 (kernels from 6.10
+    /// on).
     Pressure = "hw_pressure": "hw_pressure_update",
     example "cpu=3 hw_pressure=512",
     about cpu,
     {
-        /// The CPU that lost it.
+        /// The CPU that lost capacity.
         cpu: u32 as Small = ["cpu"], "cpu=";
-        /// Capacity lost, of 1024.
+        /// Lost capacity, out of 1024.
         lost: u32 as Small = ["hw_pressure"], " hw_pressure=";
     }
 }
@@ -69,9 +70,9 @@ event! {
     example "cpu=3 thermal_pressure=512",
     about cpu,
     {
-        /// The CPU that lost it.
+        /// The CPU that lost capacity.
         cpu: u32 as Small = ["cpu"], "cpu=";
-        /// Capacity lost, of 1024.
+        /// Lost capacity, out of 1024.
         lost: u32 as Small = ["thermal_pressure"], " thermal_pressure=";
     }
 }
@@ -83,7 +84,7 @@ event! {
     {
         /// The chip.
         chip: i32 as Signed = ["chip_id"], "Chip ";
-        /// The P-state.
+        /// The highest allowed P-state.
         pmax: i32 as Signed = ["pmax"], " Pmax ";
         /// The reason, cut at 16 bytes.
         reason: Comm as Rest = ["reason"], " ";

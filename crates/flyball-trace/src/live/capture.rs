@@ -1,5 +1,5 @@
-//! A capture from its start to the file: the instance, the threads that read its buffers, the
-//! trace.dat at the end.
+//! A capture from its start to the file: the instance, the threads that read its buffers, and
+//! finally the trace.dat.
 
 use std::{
     io::{Seek, Write},
@@ -32,7 +32,7 @@ use super::{
     options::{CaptureError, CaptureOptions, CaptureSummary, CpuCapture, LiveSink},
 };
 
-/// A capture that is running. Dropped without [`Capture::stop`], it records no more and leaves
+/// A running capture. If it is dropped without [`Capture::stop`], it stops recording and leaves
 /// nothing behind.
 #[derive(Debug)]
 pub struct Capture {
@@ -40,38 +40,39 @@ pub struct Capture {
     instance: Option<Instance>,
     events: Vec<String>,
     about: Origin,
-    /// The file, if the file system can take the holes out of it.
+    /// The file, if the file system can remove holes from it.
     spool: Option<Spool>,
     end: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Result<Vec<CpuPart>, CaptureError>>>,
-    /// Reads all buffers, in place of threads, on a machine in software.
+    /// On a simulated machine, reads all buffers instead of threads.
     poller: Option<Collector>,
     names: Arc<TaskNames>,
     leftovers: Vec<String>,
 }
 
-/// Sub-buffers of 16 KiB are read with a quarter of the system calls; larger ones gain little more,
-/// and cost a short recording on hundreds of CPUs more disk, because a CPU's last is stored whole.
+/// Sub-buffers of 16 KiB need a quarter of the system calls. Larger ones gain little more, but cost
+/// short recordings on hundreds of CPUs more disk space, because each CPU's last sub-buffer is
+/// stored whole.
 const PAGE_KIB: u32 = 16;
 
-/// CPUs that one thread reads. At 100,000 records a second and CPU it is busy for a tenth of the
-/// time.
+/// Number of CPUs per thread. At 100,000 records per second and CPU the thread is busy for a tenth
+/// of the time.
 const CPUS_PER_THREAD: usize = 32;
 
 impl Capture {
-    /// Starts to record `host`. With `live`, also hands on the records as they come, a quarter
-    /// second late.
+    /// Starts to record `host`. With `live`, also passes records on while recording, with a delay
+    /// of a quarter second.
     ///
     /// # Errors
-    /// Without root or tracefs, for events or clocks that the kernel does not have, and for buffers
-    /// that do not fit.
+    /// The caller lacks root or tracefs, the kernel lacks an event or clock, or the buffers do not
+    /// fit.
     pub fn start(
         host: &dyn Host,
         options: &CaptureOptions,
         live: Option<LiveSink>,
     ) -> Result<Capture, CaptureError> {
         let tracefs = host.tracefs()?;
-        // Of killed runs only: instances of processes that live are left alone.
+        // Only those of killed runs: instances of running processes stay.
         let leftovers = tracefs.remove_leftovers().unwrap_or_default();
         // trace-cmd and perf write `group:event`.
         let events: Vec<String> = options.events.iter().map(|event| event.replace(':', "/")).collect();
@@ -98,9 +99,9 @@ impl Capture {
                 buffer_kib: options.buffer_kib.unwrap_or_else(|| default_buffer(host, &tracefs)),
                 page_kib: options.page_kib,
                 wished_page_kib: live.is_none().then_some(PAGE_KIB),
-                // `local` is not the same on all CPUs, and nothing outside the kernel can read it.
+                // `local` differs between CPUs, and nothing outside the kernel can read it.
                 clock: Some(options.clock.clone().unwrap_or_else(|| "mono".into())),
-                // buffer_percent of the instance: readers sleep until so much of a buffer is full
+                // The instance's buffer_percent: readers sleep until this much of a buffer is full
                 // (ring_buffer_wait()).
                 wake_percent: 25,
             },
@@ -117,8 +118,7 @@ impl Capture {
             let decoder = Decoder::new(&formats, &Names::default());
             Arc::new(LiveRecords::new(decoder, sink, names.clone()))
         });
-        // What is printed as it comes is written in small pieces, which the page cache puts
-        // together.
+        // Live output is written in small pieces, which the page cache combines.
         let spool = if live.is_none() { Spool::create_in(&options.directory, readers.len()) } else { None };
         let mut parts = Vec::new();
         for (number, reader) in readers.iter().enumerate() {
@@ -142,16 +142,16 @@ impl Capture {
             names,
             leftovers,
         };
-        // Failures from here on drop the capture, which removes the instance.
+        // From here on, an error drops the capture, which removes the instance.
         capture.collect(readers, parts, live)?;
-        // Last: what happens before the readers sleep on their buffers could overrun them.
+        // Last: events before the readers wait for their buffers could overrun them.
         if let Some(instance) = &capture.instance {
             instance.start()?;
         }
         Ok(capture)
     }
 
-    /// Gives the buffers to reader threads; on a machine in software to one collector that
+    /// Gives the buffers to reader threads or, on a simulated machine, to a collector that
     /// [`Capture::poll`] runs.
     fn collect(
         &mut self,
@@ -159,7 +159,7 @@ impl Capture {
         parts: Vec<CpuPart>,
         live: Option<Arc<LiveRecords>>,
     ) -> Result<(), CaptureError> {
-        // One thread is enough to look at the names of tasks.
+        // One thread is enough to watch the names of tasks.
         let mut names = Some((self.tracefs.clone(), self.names.clone()));
         if !self.tracefs.files().is_concurrent() {
             self.poller = Some(Collector::new(readers, parts, live, names));
@@ -180,16 +180,16 @@ impl Capture {
         }
     }
 
-    /// Takes what is in the buffers of a machine in software: to be called whenever its time has
-    /// passed. Does nothing on others, whose buffers are read meanwhile.
+    /// On a simulated machine, takes what is in the buffers: call it whenever its time has
+    /// advanced. Does nothing on others, where threads read the buffers.
     ///
     /// # Errors
-    /// If the buffers cannot be read or the pages not be kept.
+    /// The buffers cannot be read, or the pages cannot be stored.
     pub fn poll(&mut self) -> Result<(), CaptureError> {
         self.poller.as_mut().map_or(Ok(()), |collector| collector.take(false))
     }
 
-    /// The file through which the caller's own records get into the buffers that are recorded.
+    /// The file through which the caller can write its own records into the recorded buffers.
     pub fn raw_marker(&self) -> Result<std::fs::File, CaptureError> {
         match &self.instance {
             Some(instance) => Ok(instance.raw_marker()?),
@@ -197,7 +197,7 @@ impl Capture {
         }
     }
 
-    /// Returns whether a reader has given up, so that the capture need not go on.
+    /// Returns whether a reader has failed, so that the capture need not continue.
     pub fn failed(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
     }
@@ -219,17 +219,17 @@ impl Capture {
                 }
             }
         }
-        // Threads end in any order; places in the file go by CPU.
+        // Threads end in any order, but CPUs are in order in the file.
         parts.sort_by_key(|part| part.cpu);
         failure.map_or(Ok(parts), Err)
     }
 
-    /// Stops recording, reads what is left in the buffers, writes the trace.dat file and removes
-    /// the instance.
+    /// Stops recording, reads the remaining data in the buffers, writes the trace.dat file and
+    /// removes the instance.
     ///
     /// # Errors
-    /// If the buffers cannot be read or the file not be written; the instance is removed all the
-    /// same.
+    /// The buffers cannot be read, or the file cannot be written; the instance is removed
+    /// nevertheless.
     pub fn stop(mut self, path: &Path, version: DatVersion) -> Result<CaptureSummary, CaptureError> {
         let Some(instance) = self.instance.take() else {
             return Err(CaptureError::NotHere("the capture has been stopped already".into()));
@@ -239,7 +239,8 @@ impl Capture {
         let mut cpus = Vec::new();
         let mut stats = Vec::new();
         for part in &parts {
-            // After the readers: what is still in a buffer counts as an entry, not as lost.
+            // After the readers have ended: a record that is still in a buffer counts as an entry,
+            // not as lost.
             let text = instance.stats(part.cpu)?;
             stats.push(format!("CPU: {}\n{text}", part.cpu));
             cpus.push(CpuCapture {
@@ -249,13 +250,13 @@ impl Capture {
                 stats: CpuStats::parse(part.cpu, &text),
             });
         }
-        // Before the instance goes: names of tasks that started since the last look.
+        // Before the instance is removed: names of tasks that started since the last look.
         self.names.look(&self.tracefs);
         let mut about = describe::description(&self.tracefs, &instance, &self.events, &self.about)?;
         about.cmdlines = self.names.text();
         about.stats = stats;
         debug_assert!(Clock::chosen(&about.clock) != Clock::Unknown);
-        // Before the file is written, which may take long: the buffers are memory of the kernel.
+        // Before the file is written, which may take long, because the buffers take kernel memory.
         instance.remove()?;
         self.save(path, version, &about, parts)?;
         Ok(CaptureSummary {
@@ -271,8 +272,8 @@ impl Capture {
 }
 
 impl Capture {
-    /// Writes the trace.dat file: next to `path` first, so that a file of that name is whole or the
-    /// one from before.
+    /// Writes the trace.dat file next to `path` and renames it, so that `path` is either the
+    /// complete new file or the old one.
     fn save(
         &mut self,
         path: &Path,
@@ -299,7 +300,7 @@ impl Capture {
             let mut file = spool.close_gaps(front, &sizes)?;
             file.rewind()?;
             file.write_all(&head.bytes)?;
-            // CPUs without pages point at the file's end, which is aligned to a page.
+            // CPUs without pages refer to the file's end, which is aligned to a page.
             if file.metadata()?.len() < head.end {
                 file.set_len(head.end)?;
             }
@@ -312,23 +313,23 @@ impl Capture {
 impl Drop for Capture {
     fn drop(&mut self) {
         if let Some(instance) = &self.instance {
-            // A drop cannot report a failure; removing the instance stops it as well.
+            // A drop cannot report an error, and removing the instance stops it too.
             let _ = instance.stop();
         }
-        // Readers must be closed before the instance can be removed, which its own drop does.
+        // Close the readers before the instance's own drop removes it, which would fail otherwise.
         self.poller = None;
         let _ = self.join();
     }
 }
 
-/// Group and event are joined to a path below events/: nothing but names may be in them.
+/// Group and event become a path below events/, so they must be plain names.
 fn is_plain(event: &str) -> bool {
     let parts: Vec<&str> = event.split('/').collect();
     parts.len() <= 2 && parts.iter().all(|part| !part.is_empty() && !part.starts_with('.'))
 }
 
-/// The buffer of a CPU, KiB: 8 MiB, down to 4 MiB if that is more than 1 GiB on all of them, and no
-/// more than a sixteenth of the memory.
+/// Default buffer size per CPU, KiB: 8 MiB, or down to 4 MiB if all buffers would exceed 1 GiB, and
+/// at most a sixteenth of the memory in total.
 pub fn default_buffer(host: &dyn Host, tracefs: &Tracefs) -> u64 {
     buffer_kib(memory_kib(host).unwrap_or(u64::MAX), u64::from(tracefs.cpu_count()))
 }
@@ -336,7 +337,7 @@ pub fn default_buffer(host: &dyn Host, tracefs: &Tracefs) -> u64 {
 fn buffer_kib(memory_kib: u64, cpus: u64) -> u64 {
     let cpus = cpus.max(1);
     let wanted = ((1 << 20) / cpus).clamp(4096, 8192);
-    // Buffers cannot be swapped out, so a small machine keeps most of its memory.
+    // Buffers cannot be swapped out, so a small machine must keep most of its memory.
     (memory_kib / 16 / cpus).clamp(64, wanted)
 }
 

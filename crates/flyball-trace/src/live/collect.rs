@@ -1,4 +1,5 @@
-//! A reader thread: pages out of the ring buffers of some CPUs into files, counted on the way.
+//! A reader thread: moves pages from the ring buffers of some CPUs into files, and counts their
+//! records.
 
 use std::{
     fs::File,
@@ -30,30 +31,31 @@ use super::{
     options::{CaptureError, LiveSink},
 };
 
-/// Bytes of pages that are written at once through the page cache. Larger pieces cost twice as
-/// much: together with the kernel's copy they no longer fit the second-level cache, and the page
-/// cache takes them in folios that it must look for.
+/// Size of a write through the page cache. Larger writes cost twice as much: together with the
+/// kernel's copy they exceed the second-level cache, and the page cache stores them in folios that
+/// it must search for.
 const WRITE: usize = 64 * 1024;
-/// Bytes of pages that are written at once past the page cache, where each write is a request to
-/// the disk: a quarter of the usual buffer, which is the amount waiting when a reader wakes up.
+/// Size of a write that bypasses the page cache, where each write is a request to the disk: a
+/// quarter of the usual buffer, which is the amount waiting when a reader wakes up.
 const DIRECT_WRITE: usize = 2 * 1024 * 1024;
 
-/// The least time between two looks at the names of tasks.
+/// Minimum time between two looks at the names of tasks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long a list of so many names lasts. The kernel keeps some hundred names on old versions and
-/// some thousand on new ones (`saved_cmdlines_size`), and printing them costs it more than all else
-/// that a quiet recording does. No name is missed while fewer than 800 tasks a second are new.
+/// How long a list of this many names lasts. The kernel keeps some hundred names on old versions
+/// and some thousand on new ones (`saved_cmdlines_size`). Printing them costs it more than
+/// everything else in a quiet recording. No name is missed if fewer than 800 new tasks start per
+/// second.
 fn until_forgotten(names: usize) -> Duration {
     (LOOK * names as u32 / 800).clamp(LOOK, 10 * LOOK)
 }
 
-/// Where one CPU's pages go.
+/// Destination of one CPU's pages.
 #[derive(Debug)]
 pub(super) enum Destination {
     /// The CPU's part of the file that becomes the trace.
     SpoolPart(SpoolPart),
-    /// A nameless file of its own.
+    /// Its own unnamed file.
     Own(File),
 }
 
@@ -83,7 +85,7 @@ impl CpuPart {
     }
 }
 
-/// Hands records on while they are recorded.
+/// Passes records on during the recording.
 pub(super) struct LiveRecords {
     decoder: Decoder,
     sink: Mutex<LiveSink>,
@@ -102,7 +104,7 @@ impl LiveRecords {
             let record = Record { time, cpu, pid: 0, comm, flags: 0, preempt: 0, event };
             records.push((record, String::new()));
         }
-        // Damage is counted when the file is read; here are only the records to print.
+        // Damage is counted when the file is read; here only records to print matter.
         for entry in page.entries().flatten() {
             if let Ok(record) = self.decoder.decode(entry.time, cpu, entry.payload) {
                 records.push((record, self.decoder.other(&record, entry.payload)));
@@ -114,7 +116,7 @@ impl LiveRecords {
         if records.is_empty() {
             return;
         }
-        // Pages come CPU by CPU; what was read in one turn is put into the order of time.
+        // Pages come CPU by CPU, so sort the records of one turn by time.
         records.sort_by_key(|(record, _)| (record.time, record.cpu));
         for (record, _) in records.iter_mut() {
             record.comm = self.names.name(record.pid);
@@ -130,7 +132,7 @@ impl std::fmt::Debug for LiveRecords {
     }
 }
 
-/// The readers of one thread and where their pages go.
+/// The readers of one thread, and the destinations of their pages.
 #[derive(Debug)]
 pub(super) struct Collector {
     readers: Vec<PageReader>,
@@ -138,9 +140,9 @@ pub(super) struct Collector {
     live: Option<Arc<LiveRecords>>,
     names: Option<(Tracefs, Arc<TaskNames>)>,
     pace: Pace,
-    /// Zeroed once, not for every page.
+    /// Allocated and zeroed once, not for every page.
     pages: Aligned,
-    /// Decoded and not yet handed on.
+    /// Decoded records that have not been passed on.
     records: Vec<(Record, String)>,
 }
 
@@ -160,8 +162,8 @@ impl Collector {
         self.parts
     }
 
-    /// Takes the pages of every buffer that is full enough; with a live sink, and the `last` time,
-    /// of every buffer.
+    /// Takes the pages of every buffer that is full enough, or of every buffer if there is a live
+    /// sink or this is the `last` time.
     pub(super) fn take(&mut self, last: bool) -> Result<(), CaptureError> {
         for at in 0..self.readers.len() {
             if last || self.live.is_some() || self.readers[at].is_ready() {
@@ -179,14 +181,14 @@ impl Collector {
 
     /// Reads until `end` is set and the buffers are empty.
     pub(super) fn run(mut self, end: &AtomicBool) -> Result<Vec<CpuPart>, CaptureError> {
-        // Late is lost: a buffer holds what a fast CPU writes in half a second.
+        // A late reader loses records: a fast CPU fills a buffer in half a second.
         flyball_process::prefer_thread();
         let patience = Duration::from_millis(if self.live.is_some() { 250 } else { 100 });
         let mut ready = Vec::new();
         let (mut looked, mut until_look) = (Instant::now(), LOOK);
         loop {
-            // Read before the buffers are: what was written before the end was set is then taken in
-            // this turn.
+            // Read the flag before the buffers, so that this turn takes everything written before
+            // the flag was set.
             let last = end.load(Ordering::Acquire);
             if last || self.live.is_some() {
                 // A live sink does not wait for a quarter of a buffer.
@@ -201,7 +203,7 @@ impl Collector {
             if last {
                 return Ok(self.parts);
             }
-            // The kernel forgets names that are not read in time. A live sink prints them, so it
+            // The kernel forgets names that are not read in time. A live sink prints names, so it
             // needs new ones soon.
             if let Some((tracefs, names)) = &self.names
                 && looked.elapsed() > until_look
@@ -218,12 +220,11 @@ impl Collector {
         }
     }
 
-    /// Takes one CPU's pages: all of them, or (but for the last time) up to the one that is being
-    /// written to.
+    /// Takes one CPU's pages: up to the page that is being written or, if `last`, all of them.
     fn drain(&mut self, at: usize, last: bool) -> Result<(), CaptureError> {
         let (reader, part) = (&self.readers[at], &mut self.parts[at]);
         let size = reader.page_size();
-        // That of the running kernel, which has 64 bits as this program has.
+        // The layout of the running kernel, which is 64-bit like this program.
         let header = PageHeader::default();
         let pages = self.pages.bytes();
         let mut have = 0;
@@ -234,14 +235,14 @@ impl Collector {
             }
             let page = Page::parse(bytes, header)
                 .map_err(|error| TraceError::damaged(format!("a page of CPU {}", part.cpu), error))?;
-            // Counted here and not from the kernel's numbers: that both agree is what shows that
-            // nothing was lost.
+            // Count here instead of using the kernel's numbers: that both agree proves that nothing
+            // was lost.
             part.received += page.count().0;
             if let Some(live) = &self.live {
                 live.add(part.cpu, &page, &mut self.records);
             }
-            // Less than an eighth of room: the writer has left this page, so there may be another
-            // full one behind it.
+            // Less than an eighth is free, so the writer has left this page, and another full one
+            // may follow.
             let full = page.used() + size / 8 > size;
             have += size;
             if have + size > part.piece() {
@@ -257,7 +258,7 @@ impl Collector {
 }
 
 impl CpuPart {
-    /// Bytes to write at once.
+    /// Size of a write.
     fn piece(&self) -> usize {
         match &self.place {
             Destination::SpoolPart(stretch) if stretch.is_direct() => DIRECT_WRITE,

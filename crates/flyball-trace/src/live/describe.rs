@@ -1,4 +1,4 @@
-//! The content of a trace.dat file besides its pages, read from the machine's kernel.
+//! The content of a trace.dat file except for its pages, read from the machine's kernel.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use flyball_host::{
 
 use crate::{comm::Comm, dat::Description, format::EventFormat, machine::Machine, tasks::Tasks};
 
-/// Where a recording comes from, as its file says.
+/// The origin of a recording, as stated in its file.
 #[derive(Debug)]
 pub(super) struct Origin {
     pub(super) uname: String,
@@ -21,18 +21,18 @@ pub(super) struct Origin {
     pub(super) trace_id: u64,
 }
 
-/// The names of tasks, collected while the kernel still knows them.
+/// Names of tasks, collected while the kernel still has them.
 #[derive(Debug, Default)]
 pub(super) struct TaskNames(Mutex<HashMap<i32, Comm>>);
 
 impl TaskNames {
-    /// Takes the names that the kernel knows now, and returns their number.
+    /// Adds the names that the kernel currently has, and returns their number.
     pub(super) fn look(&self, tracefs: &Tracefs) -> usize {
-        // Names are an extra: without them tasks are printed as <...>.
+        // Names are optional: without them tasks are printed as <...>.
         let Ok(bytes) = tracefs.read("saved_cmdlines") else { return 0 };
         let found = Tasks::parse(&bytes);
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The newest name wins: a number may belong to another task by now.
+        // The newest name wins, because a number may have been reused.
         names.extend(found.iter());
         found.len()
     }
@@ -77,8 +77,7 @@ fn format_files(tracefs: &Tracefs, events: &[String]) -> Vec<(String, Vec<Vec<u8
         });
         for name in names {
             if let Ok(bytes) = tracefs.read(&format!("events/{group}/{name}/format"))
-                // An event that was named twice, alone and with its group, must not be in the file
-                // twice.
+                // Skip duplicates: an event may be named both alone and with its group.
                 && !groups[at].1.contains(&bytes)
             {
                 groups[at].1.push(bytes);
@@ -98,7 +97,7 @@ pub(super) fn formats(tracefs: &Tracefs, events: &[String]) -> Vec<EventFormat> 
         .collect()
 }
 
-/// Everything but the names of tasks and the statistics.
+/// Everything except the names of tasks and the statistics.
 pub(super) fn description(
     tracefs: &Tracefs,
     instance: &Instance,
@@ -113,12 +112,12 @@ pub(super) fn description(
         header_event: tracefs.read("events/header_event")?,
         ftrace_formats: tracers
             .iter()
-            // Formats of the tracers' own records; none of them is recorded here, but trace-cmd
-            // expects the part.
+            // Formats of the tracers' own records. None is recorded here, but trace-cmd expects
+            // this part.
             .filter_map(|name| tracefs.read(&format!("events/ftrace/{name}/format")).ok())
             .collect(),
         event_formats: format_files(tracefs, events),
-        // Root's symbol addresses do not belong in a file that is passed on.
+        // Root's symbol addresses do not belong in a file that may be shared.
         kallsyms: Vec::new(),
         printk: tracefs.read("printk_formats").unwrap_or_default(),
         cmdlines: Vec::new(),

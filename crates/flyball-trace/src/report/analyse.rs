@@ -1,4 +1,4 @@
-//! Records in, a report out, in one pass and bounded memory.
+//! Turns records into a report, in one pass and bounded memory.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,13 +23,13 @@ pub struct EventCount {
     pub count: u64,
 }
 
-/// Records that were lost on one CPU, if the trace itself says so.
+/// Records lost on one CPU, as reported by the trace itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct Loss {
     pub cpu: u32,
-    /// Records whose number is known.
+    /// Number of lost records, as far as known.
     pub records: u64,
-    /// Places at which records were lost.
+    /// Number of points at which records were lost.
     pub places: u64,
 }
 
@@ -45,17 +45,17 @@ pub struct Report {
     pub start: f64,
     /// Time from the first record to the last, seconds (or ticks).
     pub duration: f64,
-    /// Records, lost ones not counted.
+    /// Number of records, excluding lost ones.
     pub records: u64,
     /// Records by event, the most frequent first.
     pub events: Vec<EventCount>,
-    /// Records of events that are known, with fields that are not: values that no kernel writes, or
-    /// a layout of its own. They are in none of the numbers.
+    /// Records of known events with unreadable fields: values that no kernel writes, or an unknown
+    /// layout. They are in none of the numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<EventCount>,
     /// Where records were lost.
     pub losses: Vec<Loss>,
-    /// Records that name a CPU that cannot be.
+    /// Number of records with an impossible CPU.
     #[serde(skip_serializing_if = "is_zero")]
     pub impossible_cpus: u64,
     /// The CPUs that have requests, samples, frequency or idle events.
@@ -69,7 +69,7 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Adds up records.
+/// Sums up records.
 #[derive(Debug, Default)]
 pub struct Analyser {
     first: Option<u64>,
@@ -82,12 +82,12 @@ pub struct Analyser {
     impossible: u64,
     cpus: Vec<Option<CpuMeter>>,
     tasks: TaskMeters,
-    /// There were requests of the passive modes.
+    /// True if there were requests of the passive modes.
     passive: bool,
 }
 
 impl Analyser {
-    /// Nothing added yet.
+    /// Creates an empty analyser.
     pub fn new() -> Analyser {
         Analyser::default()
     }
@@ -100,13 +100,13 @@ impl Analyser {
         }
         let cpu = cpu as usize;
         if self.cpus.len() <= cpu {
-            // Bounded by MAX_CPUS: a number from damage costs no memory.
+            // At most MAX_CPUS entries: a damaged number costs no memory.
             self.cpus.resize_with(cpu + 1, || None);
         }
         Some(self.cpus[cpu].get_or_insert_default())
     }
 
-    /// Adds some records, as [`Analyser::add`] would one after the other.
+    /// Adds some records, like several calls of [`Analyser::add`].
     pub fn add_all(&mut self, records: &[Record]) {
         for record in records {
             self.add(record);
@@ -124,16 +124,16 @@ impl Analyser {
         self.records += 1;
     }
 
-    /// Adds one record. A CPU's records must come in the order of their time.
+    /// Adds one record. A CPU's records must come in chronological order.
     #[inline]
     pub fn add(&mut self, record: &Record) {
         if let Event::Lost(count) = record.event {
-            // Taken from the text of a line, which may be damaged as any other.
+            // The number comes from a line of text, which may be damaged.
             if record.cpu < MAX_CPUS {
                 let loss = self.losses.entry(record.cpu).or_default();
                 loss.0 = loss.0.saturating_add(count.unwrap_or(0));
                 loss.1 += 1;
-                // A CPU without a record so far has nothing that the loss could end.
+                // Without an earlier record of the CPU, the loss interrupts nothing.
                 if let Some(Some(cpu)) = self.cpus.get_mut(record.cpu as usize) {
                     cpu.lost();
                 }
@@ -143,14 +143,14 @@ impl Analyser {
         self.passed(record.time);
         let (time, pid, comm) = (record.time, record.pid, record.comm);
         if let Some(row) = record.event.row() {
-            // A table by row and not a map by name: this runs for every record.
+            // An array by row instead of a map by name, because this runs for every record.
             self.counts[row] += 1;
         }
         match &record.event {
             Event::AmdPerf(event) => {
                 self.passive = true;
                 let load = load(event.mperf, event.tsc);
-                // By the CPU of the request: shared policies are set from any of their CPUs.
+                // By the CPU of the request: any CPU of a shared policy may set it.
                 let known = self.cpu(event.cpu).is_some_and(|cpu| cpu.amd(time, event, load));
                 self.tasks.add(pid, comm, Some(event.des), known.then_some((event.khz, load)));
             }
@@ -170,7 +170,7 @@ impl Analyser {
                 if let Some(cpu) = self.cpu(event.cpu) {
                     cpu.amd_epp(time, event);
                 }
-                // The passive modes report the same request with amd_pstate_perf too.
+                // The passive modes report this request with amd_pstate_perf too.
                 if !self.passive {
                     self.tasks.add(pid, comm, None, None);
                 }
@@ -191,7 +191,7 @@ impl Analyser {
                 }
             }
             Event::Other(name) => *self.others.entry(*name).or_default() += 1,
-            // Counted above; nothing else is known about them.
+            // Counted above; no other use is made of them.
             Event::AmdReq2(_)
             | Event::IdleMiss(_)
             | Event::Switch(_)
@@ -205,7 +205,7 @@ impl Analyser {
         }
     }
 
-    /// The report. `names` are those of the trace's passed-through events.
+    /// Returns the report. `names` are those of the trace's passed-through events.
     pub fn report(&self, clock: Clock, names: &Names) -> Report {
         let unit = if clock.nanoseconds() { 1e9 } else { 1.0 };
         let first = self.first.unwrap_or(0);
@@ -213,8 +213,8 @@ impl Analyser {
             .others
             .iter()
             .map(|(id, count)| EventCount { name: names.name(*id), count: *count })
-            // A name of the table that was passed through lacked fields, or had values that do not
-            // fit.
+            // A name in the table whose event was passed through lacked fields, or had values that
+            // do not fit.
             .partition(|event| TABLE.iter().any(|row| row.name == event.name));
         unread.sort_by(|a, b| a.name.cmp(&b.name));
         let mut events: Vec<EventCount> = TABLE
@@ -226,7 +226,7 @@ impl Analyser {
             .collect();
         events.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
         Report {
-            // The first of the table that occurred: the passive modes come before the active one
+            // The first row in the table that occurred: passive modes come before the active one
             // (see ActiveMeter).
             driver: TABLE.iter().zip(self.counts).find_map(|(row, count)| row.driver.filter(|_| count > 0)),
             clock,
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn batches_add_up_as_single_records_do() {
-        // Some thousand requests of 150 CPUs, then some with another event among them, then few.
+        // Some thousand requests of 150 CPUs, then some interleaved with another event, then few.
         let mut number = 7u64;
         let mut chance = |limit: u64| {
             number ^= number << 13;
@@ -418,8 +418,8 @@ mod tests {
         let mut analyser = Analyser::new();
         let idle = |state| Event::Idle(Idle { cpu: 0, state });
         let perf = |des| Event::AmdPerf(AmdPerf { des, cpu: 0, tsc: 2, mperf: 1, ..AmdPerf::default() });
-        // Ten seconds of state 1; then 80 s of which the trace knows nothing; then ten of work and
-        // ten of state 2.
+        // Ten seconds in state 1, then 80 s with lost records, then ten seconds of work and ten in
+        // state 2.
         for (time, event) in [
             (0, idle(1)),
             (10, idle(u32::MAX)),

@@ -13,21 +13,21 @@ use super::{
     range::{LoadMeter, Range, WholeMeter},
 };
 
-/// How long a performance level was asked for.
+/// How long a performance level was requested.
 #[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct LevelTime {
     /// Desired performance, or Intel's P-state.
     pub level: u32,
-    /// Records that asked for it.
+    /// Number of records that requested it.
     pub samples: u64,
-    /// Seconds from each of them to the CPU's next record.
+    /// Total seconds from each of these records to the CPU's next record.
     pub seconds: f64,
 }
 
-/// From request to frequency: see the module's source for what is counted.
+/// Delay from request to frequency: the module's source says what is counted.
 #[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct Lag {
-    /// Changes of the request whose effect could be seen.
+    /// Number of changed requests whose effect was visible.
     pub count: u64,
     /// Milliseconds; half of the changes took no longer. Within 3 %.
     pub median_ms: f64,
@@ -44,27 +44,27 @@ pub struct IdleReport {
     pub state: u32,
     /// How often it was entered.
     pub entries: u64,
-    /// Seconds in it, up to the end of the trace; if records were lost in between, none.
+    /// Seconds in the state, up to the end of the trace; times with lost records do not count.
     pub seconds: f64,
-    /// Share of the time in which the trace shows whether the CPU was idle, percent: from its first
-    /// idle event on, less what records were lost in.
+    /// Percentage of the time in which the trace shows whether the CPU was idle: from its first
+    /// idle event on, except for times with lost records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
 }
 
-/// One CPU. What a trace has no events for is absent.
+/// One CPU. Values for which a trace has no events are absent.
 #[derive(Debug, Clone, Default, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct CpuReport {
     pub cpu: u32,
-    /// Requests (amd_pstate_perf, amd_pstate_epp_perf) or samples (pstate_sample) of it.
+    /// Number of its requests (amd_pstate_perf, amd_pstate_epp_perf) or samples (pstate_sample).
     pub samples: u64,
-    /// Least performance of its requests.
+    /// Minimum performance in its requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_perf: Option<Range>,
-    /// Desired performance, or the P-state asked for.
+    /// Desired performance, or the requested P-state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub des_perf: Option<Range>,
-    /// Most performance of its requests.
+    /// Maximum performance in its requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_perf: Option<Range>,
     /// Energy performance preference of its requests, in active mode.
@@ -73,7 +73,7 @@ pub struct CpuReport {
     /// Frequency while busy, GHz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ghz: Option<Range>,
-    /// Frequency while busy, weighted by the time that it was held, GHz.
+    /// Frequency while busy, weighted by time, GHz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running_ghz: Option<f64>,
     /// The weight of `running_ghz`: the sum of all MPERF.
@@ -85,9 +85,10 @@ pub struct CpuReport {
     /// Share of time in C0, percent: the sum of all MPERF over the sum of all TSC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub c0: Option<f64>,
-    /// Requests that differ from the one before (the kernel's `changed`, if it says so).
+    /// Number of requests that differ from the previous one (by the kernel's `changed`, if
+    /// available).
     pub decisions: u64,
-    /// Decisions a second, from the CPU's first record to its last.
+    /// Decisions per second, from the CPU's first record to its last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decisions_per_second: Option<f64>,
     /// Share of requests that were made in the scheduler's context, percent.
@@ -104,13 +105,13 @@ pub struct CpuReport {
     pub frequency_events: u64,
     /// cpu_frequency_limits events.
     pub limits_events: u64,
-    /// Longest time between two of its requests, seconds.
+    /// Longest time between two requests, seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_gap_seconds: Option<f64>,
 }
 
-/// Requests of active mode. Kernels from 7.0 on report each request of the passive modes twice,
-/// with both events: these count only if there is nothing of the other.
+/// Requests of active mode. Kernels from 7.0 on report each request of the passive modes with both
+/// events, so these count only if the other event does not occur.
 #[derive(Debug, Clone, Default)]
 struct ActiveMeter {
     samples: u64,
@@ -146,12 +147,12 @@ pub(super) struct CpuSums {
     first: u64,
     last: u64,
     gap: u64,
-    /// Samples that are requests of amd-pstate.
+    /// Number of samples that are requests of amd-pstate.
     requests: u64,
     min: WholeMeter,
     des: WholeMeter,
     max: WholeMeter,
-    /// Samples whose counters cover time of the trace.
+    /// Number of samples whose counters cover only time of the trace.
     counted: u64,
     khz: WholeMeter,
     load: LoadMeter,
@@ -162,28 +163,29 @@ pub(super) struct CpuSums {
     decisions: u64,
     fast: Option<u64>,
     asked: Option<(u32, u32, u32)>,
-    /// All samples but the last, whose time is not known yet.
+    /// All samples except the last, whose duration is not known yet.
     levels: Levels,
     lag: LagMeter,
     active: ActiveMeter,
     /// Entries and time by idle state.
     idle: BTreeMap<u32, (u64, u64)>,
     idle_now: Option<(u32, u64)>,
-    /// Time of the last idle event, and how long it is known whether the CPU was idle.
+    /// Time of the last idle event. `idle_known` is the time in which it is known whether the CPU
+    /// was idle.
     idle_last: Option<u64>,
     idle_known: u64,
-    /// Records were lost since the last request.
+    /// True if records were lost since the last request.
     lost: bool,
     pub(super) frequency_events: u64,
     pub(super) limits_events: u64,
 }
 
 impl CpuSums {
-    /// Adds samples, each a time and a level: the sample before lasted until then. Returns whether
-    /// there was one.
+    /// Adds samples of (time, level): each sample lasts until the next. Returns whether there was
+    /// an earlier one.
     ///
-    /// This is a loop of its own because the words of the levels are often not in the nearest
-    /// cache: in a short loop the processor fetches many of them at the same time.
+    /// This is a separate loop because the levels' words are often not in the nearest cache: in a
+    /// short loop the processor fetches many of them in parallel.
     #[inline]
     fn times(&mut self, samples: impl Iterator<Item = (u64, u32)>) -> bool {
         let known = self.samples > 0;
@@ -192,7 +194,7 @@ impl CpuSums {
         for (time, level) in samples {
             let mut passed = time.saturating_sub(last);
             if let Some(before) = asked.replace(level) {
-                // What was asked for while records were lost is not known.
+                // The request is unknown while records were lost.
                 if std::mem::take(&mut self.lost) {
                     passed = 0;
                 }
@@ -212,8 +214,7 @@ impl CpuSums {
 
     #[inline]
     fn decide(&mut self, request: (u32, u32, u32), said: Option<bool>) {
-        // amd_pstate_perf says itself (`changed`) up to 6.12; for later kernels the requests are
-        // compared.
+        // Up to 6.12 amd_pstate_perf has `changed`; for later kernels compare the requests.
         let differs = self.asked.replace(request).is_some_and(|before| before != request);
         self.decisions += u64::from(said.unwrap_or(differs));
     }
@@ -229,11 +230,11 @@ impl CpuSums {
         self.khz.add(khz);
     }
 
-    /// Adds some requests. One value at a time: its sums stay in registers meanwhile.
+    /// Adds some requests. Handles one value at a time, to keep its sums in registers.
     #[inline]
     pub(super) fn requests(&mut self, requests: impl Iterator<Item = Request> + Clone) {
         let each = || requests.clone();
-        // The counters of a CPU's first request cover time before the trace.
+        // The counters of a CPU's first request include time before the trace.
         let counted = || requests.clone().skip(usize::from(self.samples == 0));
         self.min.add_all(each().map(|request| u64::from(request.min)));
         self.des.add_all(each().map(|request| u64::from(request.des)));
@@ -265,7 +266,7 @@ impl CpuSums {
         self.fast = Some(fast);
     }
 
-    /// Adds a request without counters: what was asked for, when, and nothing on its effect.
+    /// Adds a request without counters, whose effect is unknown.
     pub(super) fn request_alone(&mut self, time: u64, event: &AmdRequest) {
         self.min.add(u64::from(event.min));
         self.des.add(u64::from(event.des));
@@ -281,7 +282,7 @@ impl CpuSums {
         if active.samples == 0 {
             active.first = time;
         }
-        // A gap with a loss in it may be none.
+        // A gap with lost records may contain requests.
         if !std::mem::take(&mut active.lost) && active.samples > 0 {
             active.gap = active.gap.max(time.saturating_sub(active.last));
         }
@@ -293,12 +294,12 @@ impl CpuSums {
         active.decisions += u64::from(event.changed);
     }
 
-    /// Adds a sample with its load. `false` for the CPU's first, as for a request.
+    /// Adds a sample with its load. Returns `false` for the CPU's first sample, as for a request.
     pub(super) fn intel(&mut self, time: u64, event: &IntelSample, load: f64) -> bool {
         let known = self.times(std::iter::once((time, event.to)));
         self.des.add(u64::from(event.to));
         self.decide((0, event.to, 0), Some(event.from != event.to));
-        // In passive mode core_busy names the path: 90 is the scheduler's own.
+        // In passive mode core_busy is the path: 90 is the scheduler's fast path.
         // INTEL_PSTATE_TRACE_TARGET and INTEL_PSTATE_TRACE_FAST_SWITCH in
         // drivers/cpufreq/intel_pstate.c.
         if event.scaled_busy == 0 && matches!(event.core_busy, 10 | 90) {
@@ -311,12 +312,11 @@ impl CpuSums {
         known
     }
 
-    /// Records of this CPU are missing here: what held before them may have ended in between.
+    /// Handles missing records of this CPU: earlier states may have ended in between.
     pub(super) fn lost(&mut self) {
-        // Both, since a loss is not of one kind of event.
+        // Both, since any kind of event may be lost.
         (self.lost, self.active.lost) = (true, true);
-        // The exit from the idle state may be among the lost records: the time until the next event
-        // is nothing known.
+        // The exit from the idle state may be lost, so the time until the next event is unknown.
         (self.idle_now, self.idle_last) = (None, None);
         self.lag.forget();
     }
@@ -336,12 +336,12 @@ impl CpuSums {
         }
     }
 
-    /// The numbers of a trace that ends at `end`.
+    /// Returns the numbers of a trace that ends at `end`.
     pub(super) fn report(&self, cpu: u32, clock: Clock, end: u64) -> CpuReport {
         let timed = clock.nanoseconds();
         let active = &self.active;
-        // Kernels from 7.0 on report passive requests with both events; then those of active mode
-        // are left out.
+        // Kernels from 7.0 on report passive requests with both events; then ignore those of active
+        // mode.
         let only_active = self.samples == 0 && active.samples > 0;
         let (samples, decisions, first, last, gap) = if only_active {
             (active.samples, active.decisions, active.first, active.last, active.gap)
@@ -391,7 +391,7 @@ impl CpuSums {
     fn level_times(&self, timed: bool) -> Vec<LevelTime> {
         let mut levels = self.levels.clone();
         if let Some((_, des, _)) = self.asked {
-            // The last sample: asked for, for a time that the trace does not show.
+            // The last sample, whose duration the trace does not show.
             levels.add(des, 0);
         }
         let time = |time: u64| if timed { seconds(time) } else { 0.0 };
@@ -404,7 +404,7 @@ impl CpuSums {
     fn idle_reports(&self, timed: bool, end: u64) -> Vec<IdleReport> {
         let known = self.idle_known + self.idle_last.map_or(0, |last| end.saturating_sub(last));
         let report = |(state, (entries, time)): (&u32, &(u64, u64))| {
-            // The state that the CPU is in at the end lasts until then.
+            // The current state lasts until the end.
             let now = self.idle_now.filter(|(now, _)| now == state);
             let time = time + now.map_or(0, |(_, since)| end.saturating_sub(since));
             IdleReport {

@@ -1,33 +1,34 @@
-//! From request to frequency: how long until a changed request shows in the measured frequency.
+//! Delay from request to frequency: how long until a changed request shows in the measured
+//! frequency.
 //!
-//! Every request's record carries the frequency of the time *before* it. After a request that
-//! changed the level, the first record whose frequency has gone at least half the way from the
-//! frequency at the change to the frequency that was reached when the next change came, gives the
-//! lag. Holds that moved the frequency by less than 5 %, or against the request (the load changed,
-//! not the request's effect), say nothing and are left out.
+//! Every request's record has the frequency of the time *before* it. A hold is the time between two
+//! changes of the requested level. The lag is the time from a change to the first record whose
+//! frequency has covered at least half the distance from the frequency at the change to the
+//! frequency at the end of the hold. Holds that moved the frequency by less than 5 %, or in the
+//! wrong direction (the load changed), are skipped.
 
 use crate::histogram::Histogram;
 
-/// Records of one hold that are kept; more only say that the frequency had long settled.
+/// Maximum number of records of one hold. If there are more, the frequency settled long ago.
 const KEPT: usize = 64;
 
 /// Follows the requests of one CPU.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LagMeter {
     level: Option<u32>,
-    /// The level before the change, and time and frequency at it.
+    /// The level before the change, and the time and frequency at the change.
     change: Option<(u32, u64, u64)>,
     since: Vec<(u64, u64)>,
     lags: Histogram,
 }
 
 impl LagMeter {
-    /// One record: the level asked for, and the frequency up to now.
+    /// Adds a record: the requested level, and the frequency up to now.
     #[inline]
     pub(super) fn add(&mut self, time: u64, level: u32, khz: u64) {
         let before = self.level.replace(level);
         if before != Some(level) && self.since.is_empty() {
-            // The hold before had no record but this one, which says nothing.
+            // The previous hold had only this record, which is not enough.
             self.change = before.map(|before| (before, time, khz));
             return;
         }
@@ -40,20 +41,20 @@ impl LagMeter {
         self.since.clear();
     }
 
-    /// Records are missing here: neither the request nor when it changed is known any more.
+    /// Handles missing records: the request and the time of its change are no longer known.
     pub(super) fn forget(&mut self) {
         (self.level, self.change) = (None, None);
         self.since.clear();
     }
 
-    /// Ends the present hold, at whose level `level` the frequency was held.
+    /// Ends the current hold, at level `level`.
     fn settle(&mut self, level: u32) {
         let Some((before, start, from)) = self.change.take() else { return };
         let Some((_, reached)) = self.since.last().copied() else { return };
         let rises = level > before;
         let moved = reached.abs_diff(from);
-        // One record cannot show where the frequency settled.
-        // 5 %: frequencies are measured from counters of some milliseconds, and vary by percents.
+        // A single record cannot show where the frequency settled. 5 %, because frequencies are
+        // measured with counters over some milliseconds, and vary by percents.
         if self.since.len() < 2 || (reached > from) != rises || moved * 20 < from.max(reached) {
             return;
         }
@@ -64,7 +65,8 @@ impl LagMeter {
         }
     }
 
-    /// The lags seen; a hold that has not ended is left out, because what it reaches is not known.
+    /// The measured lags. A hold that has not ended is excluded, because its final frequency is
+    /// unknown.
     pub(super) fn lags(&self) -> &Histogram {
         &self.lags
     }
@@ -80,7 +82,7 @@ mod tests {
         for (time, level, khz) in [
             (0, 50, 1_000_000),
             (1_000, 50, 1_000_000),
-            // The request rises here; the frequency follows 2,000 later.
+            // The request rises here; the frequency follows 2,000 ns later.
             (2_000, 150, 1_000_000),
             (3_000, 150, 1_200_000),
             (4_000, 150, 2_900_000),
@@ -97,8 +99,8 @@ mod tests {
     #[test]
     fn holds_that_say_nothing_are_left_out() {
         let mut meter = LagMeter::default();
-        // Up in request, down in frequency; then a change without effect; then a hold of one
-        // record.
+        // The request rises but the frequency falls; then a change without effect; then a hold of
+        // one record.
         for (time, level, khz) in [
             (0, 50, 2_000_000),
             (1, 60, 2_000_000),

@@ -1,19 +1,19 @@
-//! How often and how long each performance level was asked for.
+//! How often and how long each performance level was requested.
 
-/// Levels above this are counted as this one: damaged text may name any.
+/// Higher levels are counted as this one, because damaged text may contain any number.
 const MAX_LEVEL: u32 = 4095;
 
 /// Bits of a packed word that count samples; the bits above count nanoseconds.
 const SAMPLE_BITS: u32 = 20;
 /// Set in a packed word before one of its two numbers overflows.
 const NEARLY_FULL: u64 = 1 << 63 | 1 << (SAMPLE_BITS - 1);
-/// Longer times do not go into a packed word.
+/// Longer times are not added to a packed word.
 const LONGEST: u64 = 1 << 40;
 
-/// By level: samples, and time until the next sample.
+/// For each level, the number of samples and the total time until the next sample.
 ///
 /// A request adds to any of some hundred levels of its CPU. With hundreds of CPUs these words are
-/// most of what an analysis keeps in the core's cache, so both numbers share one word, which is
+/// most of an analysis's data in the core's cache. Both numbers therefore share one word, which is
 /// emptied into wide ones every half million samples or two hours.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Levels {
@@ -28,19 +28,19 @@ impl Levels {
         let level = level.min(MAX_LEVEL) as usize;
         match self.packed.get_mut(level) {
             Some(word) if time < LONGEST => {
-                // Cannot overflow: bit 63 was clear, and `time` has at most 40 bits, so 60 in
-                // place.
+                // Cannot overflow: bit 63 was clear, and `time` has at most 40 bits, 60 after the
+                // shift.
                 *word += time << SAMPLE_BITS | 1;
                 if *word & NEARLY_FULL != 0 {
                     self.widen(level, 0, 0);
                 }
             }
-            // A level's first sample too: its word does not exist yet.
+            // Also a level's first sample, whose word does not exist yet.
             _ => self.widen(level, 1, time),
         }
     }
 
-    /// Empties a level's word, and adds samples and time that are in none.
+    /// Empties a level's word into wide ones, and adds samples and time that are in no word.
     #[cold]
     fn widen(&mut self, level: usize, samples: u64, time: u64) {
         if self.packed.len() <= level {

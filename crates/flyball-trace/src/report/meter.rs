@@ -1,4 +1,4 @@
-//! The requests of one CPU on their way to its sums: some of them wait, and are added together.
+//! Buffers the requests of each CPU, to add several at once to its sums.
 
 use crate::{
     clock::Clock,
@@ -10,12 +10,12 @@ use super::{
     range::load,
 };
 
-/// Requests of one CPU that are added together. One more finds its CPU's numbers in the core's
-/// first-level cache; each on its own, with hundreds of CPUs in turn, would fetch them from memory.
+/// Number of a CPU's requests to add at once, while its sums are in the core's first-level cache.
+/// With hundreds of CPUs in turn, each single request would fetch them from memory.
 const TOGETHER: usize = 16;
 
-/// A request that waits to be added, in half a cache line: with 256 CPUs, what waits must leave
-/// room in the core's second-level cache for the text and the records of a chunk.
+/// A buffered request, in half a cache line. With 256 CPUs, the buffers must leave room in the
+/// core's second-level cache for the text and the records of a chunk.
 #[derive(Debug, Clone, Copy, Default)]
 struct PendingRequest {
     time: u64,
@@ -30,12 +30,12 @@ struct PendingRequest {
 }
 
 impl PendingRequest {
-    /// `None` if a number does not fit. Counters of 32 bits last for more than a second between two
-    /// requests.
+    /// Returns `None` if a number does not fit. Counters of 32 bits suffice for more than a second
+    /// between two requests.
     #[inline]
     fn new(time: u64, event: &AmdPerf) -> Option<PendingRequest> {
         let AmdPerf { min, des, max, khz, mperf, tsc, changed, fast_switch: fast, .. } = *event;
-        // One test for three numbers: any bit that does not fit shows in the union.
+        // One test for three numbers: the union has any bit that does not fit.
         if (mperf | tsc | khz) >> 32 != 0 || (min | des | max) >> 16 != 0 {
             return None;
         }
@@ -69,14 +69,14 @@ impl Request {
     }
 }
 
-/// One CPU. Two words that each request needs are here, side by side for all CPUs; the rest is
+/// One CPU. Only two words that each request needs are here, adjacent for all CPUs; other data is
 /// elsewhere.
 #[derive(Debug, Default)]
 pub(super) struct CpuMeter {
-    /// Requests that wait. A word, so that reading it does not also read `known`, which was just
-    /// written: the processor would wait until that is in the cache.
+    /// Number of buffered requests. A separate word: a load that also covered `known`, which was
+    /// just written, would wait for that store to reach the cache.
     waiting: u32,
-    /// The CPU had a request or sample.
+    /// True if the CPU has had a request or sample.
     known: bool,
     numbers: Box<Numbers>,
 }
@@ -88,7 +88,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Adds the first `count` requests that wait.
+    /// Adds the first `count` buffered requests.
     fn settle(&mut self, count: usize) {
         if count > 0 {
             self.sums.requests(self.waiting[..count.min(TOGETHER)].iter().map(PendingRequest::request));
@@ -97,62 +97,62 @@ impl Numbers {
 }
 
 impl CpuMeter {
-    /// Adds a request with its load. `false` for the CPU's first, whose counters cover time before
-    /// the trace (since boot, after a change of driver): the kernel's tracers leave it out too.
+    /// Adds a request with its load. Returns `false` for the CPU's first, whose counters cover time
+    /// before the trace (since boot, after a change of driver); the kernel's tracers skip it too.
     #[inline]
     pub(super) fn amd(&mut self, time: u64, event: &AmdPerf, load: f64) -> bool {
         let known = std::mem::replace(&mut self.known, true);
         match PendingRequest::new(time, event) {
             Some(waiting) => {
-                // The remainder changes nothing, and spares the check of the bound.
+                // The remainder changes nothing, but saves the bounds check.
                 self.numbers.waiting[self.waiting as usize % TOGETHER] = waiting;
                 self.waiting += 1;
                 if self.waiting as usize >= TOGETHER {
                     self.settle();
                 }
             }
-            // After those that wait: the sums take requests in the order of time.
+            // After the buffered requests, because the sums need chronological order.
             None => self.settle().requests(std::iter::once(Request::new(time, event, load))),
         }
         known
     }
 
-    /// Adds the requests that wait, and returns the sums, to which something later is added.
+    /// Adds the buffered requests, and returns the sums, for adding something later.
     fn settle(&mut self) -> &mut CpuSums {
         self.numbers.settle(std::mem::take(&mut self.waiting) as usize);
         &mut self.numbers.sums
     }
 
-    /// Adds a request of a kernel that measures nothing with it.
+    /// Adds a request of a kernel that reports no counters.
     pub(super) fn amd_request(&mut self, time: u64, event: &AmdRequest) {
         self.known = true;
         self.settle().request_alone(time, event);
     }
 
     pub(super) fn amd_epp(&mut self, time: u64, event: &AmdEpp) {
-        // Not settled first: requests of active mode are added up apart.
+        // Without adding the buffered ones first: requests of active mode have separate sums.
         self.numbers.sums.amd_epp(time, event);
     }
 
-    /// Adds a sample with its load; as [`CpuMeter::amd`].
+    /// Adds a sample with its load, like [`CpuMeter::amd`].
     pub(super) fn intel(&mut self, time: u64, event: &IntelSample, load: f64) -> bool {
         self.known = true;
         self.settle().intel(time, event, load)
     }
 
     pub(super) fn lost(&mut self) {
-        // Requests before the loss must be added as before it.
+        // Buffered requests came before the loss.
         self.settle().lost();
     }
 
-    /// The sums for events that have no order with requests.
+    /// The sums, for events whose order relative to requests does not matter.
     pub(super) fn sums(&mut self) -> &mut CpuSums {
         &mut self.numbers.sums
     }
 
-    /// The numbers of a trace that ends at `end`.
+    /// Returns the numbers of a trace that ends at `end`.
     pub(super) fn report(&self, cpu: u32, clock: Clock, end: u64) -> CpuReport {
-        // A copy, so that a report can be asked for in the middle of a trace.
+        // Cloned, so that a report can be made in the middle of a trace.
         let mut numbers = self.numbers.clone();
         numbers.settle(self.waiting as usize);
         numbers.sums.report(cpu, clock, end)

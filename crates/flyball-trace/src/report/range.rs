@@ -1,16 +1,16 @@
-//! Least, mean and most of a value, added up one sample at a time.
+//! Minimum, mean and maximum of a value, added up one sample at a time.
 
-/// Least, mean and most of a value over its samples.
+/// Minimum, mean and maximum of a value over its samples.
 #[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct Range {
     pub min: f64,
-    /// Plain mean over the samples, as the kernel's own scripts take it.
+    /// Unweighted mean of the samples, as in the kernel's own scripts.
     pub mean: f64,
     pub max: f64,
 }
 
-/// Adds up whole numbers. Three instructions a sample instead of the ten of floating point, and the
-/// sum is exact.
+/// Sums up integers. It takes three instructions per sample instead of ten for floating point, and
+/// the sum is exact.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WholeMeter {
     min: u64,
@@ -20,7 +20,7 @@ pub(super) struct WholeMeter {
 
 impl Default for WholeMeter {
     fn default() -> WholeMeter {
-        // The first value replaces both ends, without a test for the first in the loop.
+        // The first value replaces both, without a test in the loop.
         WholeMeter { min: u64::MAX, max: 0, sum: 0 }
     }
 }

@@ -1,4 +1,4 @@
-//! The numbers of one task: the requests while it ran.
+//! The numbers of one task: requests made while it ran.
 
 use std::collections::HashMap;
 
@@ -6,16 +6,16 @@ use crate::comm::Comm;
 
 use super::range::{LoadMeter, Range, WholeMeter};
 
-/// One task. A request is booked on the task that ran on the CPU when the driver made it.
+/// One task. A request is attributed to the task that ran on the CPU when the driver made it.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct TaskReport {
-    /// The task's number; 0 is every CPU's idle task, -1 all tasks beyond the number that is kept.
+    /// The task's number; 0 is every CPU's idle task, -1 all tasks beyond the limit.
     pub pid: i32,
     /// The task's name at its last record.
     pub name: Comm,
     /// Requests or samples that were made while it ran.
     pub samples: u64,
-    /// Desired performance, or the P-state asked for.
+    /// Desired performance, or the requested P-state.
     pub des_perf: Option<Range>,
     /// Frequency, GHz.
     pub ghz: Option<Range>,
@@ -27,24 +27,24 @@ pub struct TaskReport {
 struct TaskMeter {
     name: Comm,
     samples: u64,
-    /// Samples without a desired performance: requests of active mode.
+    /// Number of samples without a desired performance: requests of active mode.
     unasked: u64,
     des: WholeMeter,
     khz: WholeMeter,
     load: LoadMeter,
 }
 
-/// Tasks whose place is found without the map: there is one look-up for every record, mostly of a
-/// few tasks.
+/// Number of tasks that are found without the map: every record needs a lookup, mostly of few
+/// tasks.
 const RECENT: usize = 256;
 
-/// Adds up all tasks of a trace, up to a number: text can name any number of them.
+/// Sums up all tasks of a trace, up to a limit: text can contain any number of them.
 #[derive(Debug, Clone)]
 pub(super) struct TaskMeters {
-    /// The place in `meters` of each task number.
+    /// Index in `meters` by task number.
     places: HashMap<i32, u32>,
     meters: Vec<(i32, TaskMeter)>,
-    /// The place of the last task with these low bits of its number.
+    /// Index of the last task with these low bits of its number.
     recent: [u32; RECENT],
     rest: TaskMeter,
 }
@@ -91,12 +91,12 @@ impl TaskMeters {
         &mut self.meters[place].1
     }
 
-    /// Adds a request that was made while the task ran: the level asked for, and frequency and load
-    /// if the record's counters cover time of the trace.
+    /// Adds a request made while the task ran: the requested level, and frequency and load if the
+    /// record's counters cover only time of the trace.
     #[inline]
     pub(super) fn add(&mut self, pid: i32, name: Comm, des: Option<u32>, counted: Option<(u64, f64)>) {
         let task = self.meter(pid);
-        // The last one: a task is renamed by execve() soon after its start.
+        // The latest name, because execve() renames a task soon after its start.
         task.name = name;
         task.samples += 1;
         match des {

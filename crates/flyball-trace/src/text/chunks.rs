@@ -1,10 +1,10 @@
-//! Text of any length in bounded memory, on any number of threads.
+//! Reads text of any length in bounded memory, on any number of threads.
 //!
-//! Each thread takes the next chunk of whole lines from the reader, reads its records without
-//! holding any lock, and puts them into a queue. A thread that finds the queue without a deliverer
-//! becomes it, and hands on what is next, so that the receiver sees the text in order; the others
-//! go on reading, unless they are too far ahead. What a thread works on is one chunk and one batch
-//! of records, both of which fit into a core's second-level cache.
+//! Each thread takes the next chunk of whole lines from the reader, parses its records without
+//! holding a lock, and puts them into a queue. A thread that finds nobody delivering from the queue
+//! becomes the deliverer and passes on the next batches, so that the receiver sees the text in
+//! order. The others keep reading unless they are too far ahead. A thread works on one chunk and
+//! one batch of records, which together fit into a core's second-level cache.
 
 use std::{
     collections::BTreeMap,
@@ -18,12 +18,12 @@ use crate::{error::TraceError, event_names::Names};
 
 use super::line::{LineParser, TextBatch};
 
-/// How to read text.
+/// Options for reading text.
 #[derive(Debug, Clone)]
 pub struct TextOptions {
-    /// Threads that read records; 1 needs no other thread than the caller's.
+    /// Number of parsing threads; 1 uses only the caller's thread.
     pub threads: NonZeroUsize,
-    /// Bytes a thread takes at a time.
+    /// Size of a chunk.
     pub chunk: usize,
     /// Keep the fields of passed-through events ([`TextBatch::details`]).
     pub details: bool,
@@ -35,20 +35,20 @@ impl Default for TextOptions {
     }
 }
 
-/// What a text was, on the whole.
+/// Summary of a text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
 pub struct TextSummary {
     pub bytes: u64,
     pub lines: u64,
-    /// Records read, lost-event lines among them.
+    /// Number of records, including lost-event lines.
     pub records: u64,
-    /// Lines that are nothing of a trace.
+    /// Number of lines that do not belong to a trace.
     pub unparsed: u64,
-    /// Where the first of these starts.
+    /// Offset of the first such line.
     pub first_unparsed: Option<u64>,
     /// `entries-in-buffer/entries-written` of the header.
     pub entries: Option<(u64, u64)>,
-    /// The text ends inside a line.
+    /// True if the text ends inside a line.
     pub cut_off: bool,
 }
 
@@ -62,13 +62,13 @@ impl TextSummary {
     }
 }
 
-/// The longest line that is still taken for one. The kernel's are below 8 KiB.
+/// Maximum length of a line. The kernel's are below 8 KiB.
 const LONGEST_LINE: usize = 8 << 20;
 
-/// Cuts a reader into chunks of whole lines.
+/// Splits a reader into chunks of whole lines.
 struct Chunks<R> {
     reader: R,
-    /// The beginning of a line whose end has not been read yet.
+    /// Start of a line whose end has not been read.
     rest: Vec<u8>,
     offset: u64,
     next: u64,
@@ -76,8 +76,8 @@ struct Chunks<R> {
 }
 
 impl<R: Read> Chunks<R> {
-    /// Fills `chunk` with whole lines: its number, its place in the text, and how much of it is
-    /// used. `None` at the end. What lies behind the used part is left as it is: clearing it would
+    /// Fills `chunk` with whole lines. Returns its number, its offset in the text, and its used
+    /// length; `None` at the end. Bytes after the used part are not cleared, because that would
     /// cost a pass over the text.
     fn fill(&mut self, chunk: &mut Vec<u8>, size: usize) -> std::io::Result<Option<Piece>> {
         let mut used = self.rest.len();
@@ -103,7 +103,7 @@ impl<R: Read> Chunks<R> {
                     Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                     Err(error) => return Err(error),
                 }
-                // The other end of a pipe may be watched as it comes: do not wait for a full chunk.
+                // Someone may watch a pipe as it comes, so do not wait for a full chunk.
                 if chunk[used - 1] == b'\n' {
                     break;
                 }
@@ -111,7 +111,7 @@ impl<R: Read> Chunks<R> {
             if self.ended {
                 break;
             }
-            // What is behind the last newline waits for its end in the next chunk.
+            // Text after the last newline waits for its end in the next chunk.
             if let Some(newline) = memchr::memrchr(b'\n', &chunk[searched..used]) {
                 let end = searched + newline + 1;
                 self.rest.extend_from_slice(&chunk[end..used]);
@@ -120,7 +120,7 @@ impl<R: Read> Chunks<R> {
             }
             searched = used;
             if searched > LONGEST_LINE {
-                // No trace; hand it on as one unparsed line instead of holding all of it.
+                // Not a trace; pass it on as one unparsed line instead of holding all of it.
                 break;
             }
         }
@@ -134,7 +134,7 @@ impl<R: Read> Chunks<R> {
     }
 }
 
-/// The piece of the text that a chunk holds.
+/// Position of a chunk in the text.
 struct Piece {
     number: u64,
     offset: u64,
@@ -142,31 +142,31 @@ struct Piece {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic of another thread ends the scope with that panic anyway.
+    // A panic in another thread ends the scope anyway.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The records of one chunk, read.
+/// The parsed records of one chunk.
 struct ParsedChunk {
     batch: TextBatch,
     bytes: u64,
     cut_off: bool,
 }
 
-/// Chunks that are read and not handed on yet.
+/// Parsed chunks that have not been passed on.
 #[derive(Default)]
 struct Queue {
-    /// The chunk to hand on next.
+    /// The chunk to pass on next.
     next: u64,
-    /// True while a thread is handing on.
+    /// True while a thread is passing on batches.
     delivering: bool,
     ready: BTreeMap<u64, ParsedChunk>,
-    /// Batches to use again, with their memory.
+    /// Used batches, kept for their memory.
     spare: Vec<TextBatch>,
     failed: Option<TraceError>,
 }
 
-/// The receiver of the records, and the summary so far.
+/// The receiver of the records, and the current summary.
 struct Receiver<'a> {
     summary: TextSummary,
     sink: &'a mut (dyn FnMut(&TextBatch) -> Result<(), TraceError> + Send),
@@ -181,14 +181,14 @@ impl Receiver<'_> {
     }
 }
 
-/// Everything that the threads share.
+/// State that the threads share.
 struct Shared<'a, R> {
     chunks: Mutex<Chunks<R>>,
     queue: Mutex<Queue>,
-    /// There is room in the queue, or no sense in waiting for it.
+    /// Signals that the queue has room, or that waiting for it is pointless.
     moved: Condvar,
     receiver: Mutex<Receiver<'a>>,
-    /// Batches that may lie in the queue.
+    /// Maximum number of batches in the queue.
     room: usize,
 }
 
@@ -198,7 +198,7 @@ impl<R: Read + Send> Shared<'_, R> {
         self.moved.notify_all();
     }
 
-    /// Reads chunks to the end of the text, or until something fails.
+    /// Reads chunks until the text ends or something fails.
     fn work(&self, path: &Path, names: &Arc<Names>, options: &TextOptions) {
         let make = if options.details { LineParser::with_details } else { LineParser::new };
         let mut parser = make(names.clone());
@@ -211,8 +211,8 @@ impl<R: Read + Send> Shared<'_, R> {
                 match chunks.fill(&mut chunk, options.chunk.max(4096)) {
                     Ok(place) => place,
                     Err(error) => {
-                        // The other threads would read on behind the error, and hand on text with a
-                        // hole.
+                        // Otherwise the other threads would read on after the error, and deliver
+                        // text with a gap.
                         chunks.ended = true;
                         self.fail(TraceError::io("read", path, error));
                         return;
@@ -221,7 +221,7 @@ impl<R: Read + Send> Shared<'_, R> {
             };
             let Some(Piece { number, offset, used }) = filled else { return };
             let text = &chunk[..used];
-            // Keeps its memory: some 60 KiB of records for each chunk need not be allocated again.
+            // Keeps its memory: some 60 KiB of records per chunk need not be allocated again.
             batch.clear();
             parser.parse(text, offset, &mut batch);
             let done = ParsedChunk { batch, bytes: used as u64, cut_off: text.last() != Some(&b'\n') };
@@ -233,10 +233,10 @@ impl<R: Read + Send> Shared<'_, R> {
     }
 
     /// Puts a chunk's records into the queue, and empties it up to the first gap unless another
-    /// thread does. Answers memory for the next batch; `None` after a failure.
+    /// thread does. Returns memory for the next batch, or `None` after a failure.
     fn hand_on(&self, number: u64, done: ParsedChunk) -> Option<TextBatch> {
         let mut queue = lock(&self.queue);
-        // The next one is always let in: all others wait for it.
+        // Always accept the next chunk, because all others wait for it.
         while queue.failed.is_none() && queue.ready.len() >= self.room && queue.next != number {
             queue = self.moved.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
@@ -247,7 +247,7 @@ impl<R: Read + Send> Shared<'_, R> {
                 let next = queue.next;
                 let Some(done) = queue.ready.remove(&next) else { break };
                 queue.next += 1;
-                // Not held while the receiver works: the others put their batches in meanwhile.
+                // Unlock while the receiver works, so that the others can add their batches.
                 drop(queue);
                 let taken = lock(&self.receiver).take(&done);
                 queue = lock(&self.queue);
@@ -263,12 +263,11 @@ impl<R: Read + Send> Shared<'_, R> {
     }
 }
 
-/// Reads trace text from `reader` (called `path` in errors) to its end, and hands the records to
+/// Reads trace text from `reader` (called `path` in errors) to its end, and passes the records to
 /// `sink` in the order of the text.
 ///
 /// # Errors
-/// Where reading fails, and whatever `sink` answers. Lines that cannot be read are counted, not
-/// errors.
+/// Reading fails, or `sink` returns an error. Unreadable lines are counted and are not errors.
 pub fn read_text<R: Read + Send>(
     reader: R,
     path: &Path,
@@ -282,7 +281,7 @@ pub fn read_text<R: Read + Send>(
         queue: Mutex::default(),
         moved: Condvar::new(),
         receiver: Mutex::new(Receiver { summary: TextSummary::default(), sink }),
-        // For each thread one that waits and one in work: memory stays bounded if the receiver is
+        // One waiting and one in progress per thread, so that memory is bounded if the receiver is
         // slow.
         room: 2 * threads,
     };
@@ -323,7 +322,7 @@ mod tests {
         text
     }
 
-    /// Gives a few bytes at a time, as a pipe may.
+    /// Returns a few bytes at a time, like a pipe.
     struct SmallReads<'a>(&'a [u8], usize);
 
     impl Read for SmallReads<'_> {

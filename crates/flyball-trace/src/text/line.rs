@@ -1,4 +1,4 @@
-//! From a chunk of whole lines to records.
+//! Parses chunks of whole lines into records.
 
 #![expect(clippy::inline_always, reason = "measured: calls here cost a fifth of the time that text takes")]
 
@@ -13,30 +13,30 @@ use crate::{
     scan::{blanks, bracketed_decimal, decimal, micros, short_decimal, signed},
 };
 
-/// The result of reading one chunk of text.
+/// The result of parsing one chunk of text.
 #[derive(Debug, Default, Clone)]
 pub struct TextBatch {
     /// The records, in the order of their lines.
     pub records: Vec<Record>,
-    /// Lines that were looked at, comments and empty ones too.
+    /// Number of lines, including comments and empty ones.
     pub lines: u64,
     /// Lines that are neither empty nor a comment nor a record.
     pub unparsed: u64,
-    /// Where the first of these starts, from the start of the text.
+    /// Offset of the first such line in the text.
     pub first_unparsed: Option<u64>,
-    /// Times are plain numbers: the trace was taken with a clock that does not count nanoseconds.
+    /// True if times are plain numbers, because the trace's clock does not count nanoseconds.
     pub ticks: bool,
     /// `entries-in-buffer/entries-written` of the header, if it was in this chunk.
     pub entries: Option<(u64, u64)>,
-    /// Where the chunk started, from the start of the text.
+    /// Offset of the chunk in the text.
     pub offset: u64,
-    /// Where asked for: the text behind the name of each passed-through event, with its place in
+    /// If requested, the text after the name of each passed-through event, with its index in
     /// `records`.
     pub details: Vec<(usize, Vec<u8>)>,
 }
 
 impl TextBatch {
-    /// Ready for the next chunk, with its memory.
+    /// Clears the batch for the next chunk, but keeps its memory.
     pub fn clear(&mut self) {
         let mut records = std::mem::take(&mut self.records);
         records.clear();
@@ -49,19 +49,19 @@ impl TextBatch {
     }
 }
 
-/// Reads lines of trace text.
+/// Parses lines of trace text.
 #[derive(Debug)]
 pub struct LineParser {
     details: bool,
     amd: FrequentLine,
     intel: FrequentLine,
     names: Arc<Names>,
-    /// Names of passed-through events seen so far, the last one first: neighbours are often the
-    /// same.
+    /// Names of passed-through events, most recent first, because neighbouring lines often have
+    /// equal names.
     seen: Vec<(Vec<u8>, NameId)>,
 }
 
-/// The part of a line before the colon behind the time.
+/// The part of a line before the colon after the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Prefix {
     comm: Comm,
@@ -73,7 +73,7 @@ struct Prefix {
 }
 
 impl LineParser {
-    /// A parser that keeps the names of passed-through events in `names`.
+    /// Creates a parser that keeps the names of passed-through events in `names`.
     pub fn new(names: Arc<Names>) -> LineParser {
         LineParser {
             details: false,
@@ -84,14 +84,14 @@ impl LineParser {
         }
     }
 
-    /// A parser like that of [`LineParser::new`] which also keeps the fields of passed-through
-    /// events in [`TextBatch::details`].
+    /// Like [`LineParser::new`], but also keeps the fields of passed-through events in
+    /// [`TextBatch::details`].
     pub fn with_details(names: Arc<Names>) -> LineParser {
         LineParser { details: true, ..LineParser::new(names) }
     }
 
-    /// Reads a chunk of whole lines (the last may lack its newline) that starts `offset` bytes into
-    /// the text. Never fails: what cannot be read is counted in the batch.
+    /// Parses a chunk of whole lines (the last may lack its newline) at `offset` in the text. Never
+    /// fails: unreadable lines are counted in the batch.
     pub fn parse(&mut self, chunk: &[u8], offset: u64, batch: &mut TextBatch) {
         batch.offset = offset;
         let mut at = 0;
@@ -111,14 +111,14 @@ impl LineParser {
             }
             at = end + 1;
         }
-        // A chunk may start with lines of lost records, which have no record before them.
+        // A chunk may start with lines of lost records, before which there is no record.
         let lost = batch.records.iter().take_while(|record| matches!(record.event, Event::Lost(_))).count();
         if let Some(time) = batch.records.get(lost).map(|record| record.time) {
             batch.records[..lost].iter_mut().for_each(|record| record.time = time);
         }
     }
 
-    /// Any line. `false` for one that is nothing of a trace.
+    /// Parses any line. Returns `false` if it does not belong to a trace.
     fn line(&mut self, line: &[u8], batch: &mut TextBatch) -> bool {
         // Text that went through Windows or a serial console.
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -133,15 +133,15 @@ impl LineParser {
             batch.records.push(Record { time, cpu, pid, comm, flags, preempt, event });
             return true;
         }
-        // After the prefix: a task may be called `#1`.
+        // After the prefix, because a task may be called `#1`.
         if line[first] == b'#' {
             batch.entries = batch.entries.or_else(|| entries(line));
             return true;
         }
         // print_trace_line() in kernel/trace/trace.c; trace-cmd report words it as EVENTS DROPPED.
         if let Some((cpu, lost)) = lost(&line[first..]) {
-            // The line has no time. It stands in front of the next record of its CPU; the record
-            // before it, of whatever CPU, is as near, and known already.
+            // The line has no time. It precedes the next record of its CPU. Use the time of the
+            // previous record, of any CPU, which is as close and already known.
             let time = batch.records.last().map_or(0, |record| record.time);
             let event = Event::Lost(lost);
             batch.records.push(Record {
@@ -166,7 +166,7 @@ impl LineParser {
             Some(name) => (name, &text[blanks(text, end)..]),
             None => (&b"(function)"[..], text),
         };
-        // perf script prints the group in front: `power:cpu_frequency:`.
+        // perf script prints the group first: `power:cpu_frequency:`.
         let name = match memchr::memrchr(b':', name) {
             Some(colon) => &name[colon + 1..],
             None => name,
@@ -176,13 +176,13 @@ impl LineParser {
 
     fn intern(&mut self, name: &[u8]) -> NameId {
         if let Some(at) = self.seen.iter().position(|(known, _)| known == name) {
-            // Moved to the front, and so found at once for the line behind it.
+            // Move it to the front, so that the next line finds it at once.
             if at > 0 {
                 self.seen.swap(0, at);
             }
             return self.seen[0].1;
         }
-        // A text can claim any number of names; keep what memory they take bounded.
+        // A text can contain any number of names, so bound their memory.
         let known = if self.seen.len() < 4096 { &String::from_utf8_lossy(name) } else { "(other)" };
         let id = self.names.intern(known);
         if self.seen.len() < 4096 {
@@ -192,7 +192,7 @@ impl LineParser {
     }
 }
 
-/// An event that comes by the million, with its name as lines have it.
+/// A frequent event, with its name as it appears in lines.
 trait FrequentEvent: Sized {
     const NAME: &'static [u8];
 
@@ -229,24 +229,25 @@ impl FrequentEvent for IntelSample {
     }
 }
 
-/// Reads lines of one event as the kernel writes them.
+/// Parses lines of one event in the kernel's format.
 ///
-/// Each number of a line starts where the one before ends, which a processor learns late. The front
-/// of a line (task, CPU, time) is nearly always as long as that of the line before, so the fields
-/// are read from there at the same time as the front, and dropped if the front turns out to end
-/// elsewhere.
+/// Each number in a line starts where the previous one ends, which a processor learns late. The
+/// front of a line (task, CPU, time) is nearly always as long as in the previous line. So the
+/// fields are parsed from there in parallel with the front, and dropped if the front turns out to
+/// end elsewhere.
 #[derive(Debug, Default)]
 struct FrequentLine {
-    /// Bytes in front of the event's name.
+    /// Length of the text before the event's name.
     front: usize,
-    /// Blanks between the name and the fields, beyond the one of the kernel: trace-cmd pads names.
+    /// Number of blanks between the name and the fields beyond the kernel's one: trace-cmd pads
+    /// names.
     gap: usize,
-    /// The flags of the line before.
+    /// The flags of the previous line.
     marks: Marks,
 }
 
 impl FrequentLine {
-    /// Adds the record of a line, and returns where the next line starts. `None` for any other
+    /// Adds the record of a line, and returns the start of the next line. `None` for any other
     /// line.
     #[inline(always)]
     fn read<E: FrequentEvent>(&mut self, chunk: &[u8], start: usize, batch: &mut TextBatch) -> Option<usize> {
@@ -262,7 +263,7 @@ impl FrequentLine {
         self.find::<E>(chunk, start, batch)
     }
 
-    /// [`FrequentLine::read`] with a front or a gap of another length.
+    /// [`FrequentLine::read`] for a front or a gap of another length.
     #[cold]
     fn find<E: FrequentEvent>(&mut self, chunk: &[u8], start: usize, batch: &mut TextBatch) -> Option<usize> {
         let (prefix, at) = kernel_prefix(chunk, start, &mut self.marks)?;
@@ -283,7 +284,7 @@ fn add(chunk: &[u8], prefix: Prefix, event: Event, end: usize, batch: &mut TextB
     let next = match chunk.get(end) {
         None => end,
         Some(b'\n') => end + 1,
-        // More text than the fields: another layout, which the careful way reads.
+        // More text follows the fields: another layout, which the careful path parses.
         Some(_) => return None,
     };
     let Prefix { comm, pid, cpu, time, ticks, marks: Marks { flags, preempt, .. } } = prefix;
@@ -292,13 +293,14 @@ fn add(chunk: &[u8], prefix: Prefix, event: Event, end: usize, batch: &mut TextB
     Some(next)
 }
 
-/// The prefix of a line whose task is printed 16 wide, and where the event's name starts.
+/// Parses the prefix of a line whose task is printed 16 wide. Also returns the start of the event's
+/// name.
 #[inline(always)]
 fn kernel_prefix(chunk: &[u8], start: usize, known: &mut Marks) -> Option<(Prefix, usize)> {
     let line = chunk.get(start..)?;
     let name: &[u8; 16] = line.first_chunk()?;
     let word = u128::from_le_bytes(*name);
-    // A newline among the first bytes: a shorter line, whose fields belong to the next one.
+    // A newline among the first bytes: the line is shorter, and its fields belong to the next one.
     if line.get(16) != Some(&b'-') || holds(word, b'\n') {
         return None;
     }
@@ -307,14 +309,14 @@ fn kernel_prefix(chunk: &[u8], start: usize, known: &mut Marks) -> Option<(Prefi
         Some((cpu, time, ticks, at)) => (cpu, time, ticks, at, *known),
         None => behind_task(chunk, at)?,
     };
-    // The name is right-aligned; shifted down, what is empty behind it is zero already.
+    // The name is right-aligned. Shifting it down leaves zeros after it.
     let lead = (word ^ every(b' ')).trailing_zeros() & !7;
     let comm = word.checked_shr(lead).unwrap_or(0).to_le_bytes();
     let comm = if holds(word, 0) { Comm::new(&comm) } else { Comm::filled(comm) };
     Some((Prefix { comm, pid: i32::try_from(pid).ok()?, cpu, time, ticks, marks }, at))
 }
 
-/// The characters of option irq-info, with their meanings.
+/// The characters of option irq-info and their meanings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Marks {
     text: [u8; 5],
@@ -323,8 +325,8 @@ struct Marks {
 }
 
 impl Marks {
-    /// The reverse of `flags` in print.rs. Kernels before 5.17 have four characters; what later
-    /// ones print for "not supported", and letters of kernels to come, say nothing.
+    /// The reverse of `flags` in print.rs. Kernels before 5.17 have four characters. Characters for
+    /// "not supported", and letters of future kernels, are ignored.
     #[cold]
     fn read(text: &[u8]) -> Marks {
         let mut marks = Marks::default();
@@ -359,8 +361,8 @@ impl Marks {
     }
 }
 
-/// Parses the front of a line in its usual form, `[003] d..1.  3552.927123: ` with blanks before
-/// and in it: the same values as [`behind_task`].
+/// Parses the front of a line in its usual form, `[003] d..1.  3552.927123: `, with blanks before
+/// and in it. Returns the values of [`behind_task`].
 #[inline(always)]
 fn usual_front(chunk: &[u8], at: usize, known: &mut Marks) -> Option<(u32, u64, bool, usize)> {
     let at = blanks(chunk, at);
@@ -399,11 +401,11 @@ fn holds(word: u128, byte: u8) -> bool {
     zeros.wrapping_sub(every(1)) & !zeros & every(0x80) != 0
 }
 
-/// From behind the task's number to behind the colon after the time: CPU, time, whether it is in
-/// ticks, place and flags.
+/// Parses from after the task's number to after the colon that follows the time. Returns CPU, time,
+/// whether it is in ticks, end offset and flags.
 #[inline]
 fn behind_task(chunk: &[u8], at: usize) -> Option<(u32, u64, bool, usize, Marks)> {
-    // Option record-tgid puts the thread group's number here, in brackets.
+    // Option record-tgid prints the thread group's number here, in brackets.
     let mut at = blanks(chunk, at);
     if chunk.get(at) == Some(&b'(') {
         // `(%7d) ` or `(-------) `; trace-cmd writes it narrower.
@@ -422,7 +424,7 @@ fn behind_task(chunk: &[u8], at: usize) -> Option<(u32, u64, bool, usize, Marks)
         return None;
     }
     at = end + 2;
-    // Flags stand right here; a time without flags has at least one more blank before it, or ends
+    // Flags follow immediately; a time without flags has at least one more blank before it, or ends
     // in a colon.
     let mut marks = Marks::default();
     if chunk.get(at) != Some(&b' ') && time_at(chunk, at).is_none() {
@@ -438,7 +440,7 @@ fn behind_task(chunk: &[u8], at: usize) -> Option<(u32, u64, bool, usize, Marks)
     Some((u32::try_from(cpu).ok()?, time, ticks, end, marks))
 }
 
-/// A time and the `: ` behind it.
+/// Parses a time and the `: ` after it.
 #[inline]
 fn time_at(chunk: &[u8], at: usize) -> Option<(u64, bool, usize)> {
     let (whole, end) = decimal(chunk, at)?;
@@ -463,19 +465,18 @@ fn time_at(chunk: &[u8], at: usize) -> Option<(u64, bool, usize)> {
     ))
 }
 
-/// The prefix of any line: every minus sign may be the one before the number, the first that makes
-/// sense is it.
+/// Parses the prefix of any line: every minus sign may precede the number, and the first that makes
+/// sense is used.
 fn prefix(line: &[u8]) -> Option<(Prefix, usize)> {
     if let Some(found) = kernel_prefix(line, 0, &mut Marks::default()) {
         return Some(found);
     }
-    // Longer lines than this have their task and CPU in front all the same.
+    // Longer lines also have their task and CPU at the front.
     let front = &line[..line.len().min(120)];
     for dash in memchr::memchr_iter(b'-', front) {
         let Some((pid, at)) = decimal(line, dash + 1) else { continue };
         if pid == 1 && dash > 0 && line[dash - 1] == b' ' {
-            // Not init behind a name that ends in a blank: perf's number of a task that it does not
-            // know.
+            // Not init after a name that ends in a blank, but perf's number for an unknown task.
             continue;
         }
         let (Some((cpu, time, ticks, at, marks)), Ok(pid)) = (behind_task(line, at), i32::try_from(pid))
@@ -488,8 +489,8 @@ fn prefix(line: &[u8]) -> Option<(Prefix, usize)> {
     perf_prefix(line)
 }
 
-/// How `perf script` starts a line: `comm  pid [cpu] time: group:event: fields`, the name before
-/// runs of blanks.
+/// Parses the start of a line of `perf script`: `comm  pid [cpu] time: group:event: fields`, with
+/// runs of blanks after the name.
 fn perf_prefix(line: &[u8]) -> Option<(Prefix, usize)> {
     let front = &line[..line.len().min(120)];
     for bracket in memchr::memchr_iter(b'[', front) {
@@ -510,7 +511,8 @@ fn perf_prefix(line: &[u8]) -> Option<(Prefix, usize)> {
     None
 }
 
-/// `CPU:3 [LOST 17 EVENTS]`, `CPU:3 [LOST EVENTS]`; trace-cmd writes `CPU:3 [17 EVENTS DROPPED]`.
+/// Parses `CPU:3 [LOST 17 EVENTS]` or `CPU:3 [LOST EVENTS]`; trace-cmd writes `CPU:3 [17 EVENTS
+/// DROPPED]`.
 fn lost(line: &[u8]) -> Option<(u32, Option<u64>)> {
     let (cpu, at) = decimal(line, if line.starts_with(b"CPU:") { 4 } else { return None })?;
     let cpu = u32::try_from(cpu).ok()?;
@@ -578,7 +580,8 @@ mod tests {
 
     fn the_paths_agree(fields: &str) {
         let line = format!("{:>16}-{:<7} [1023] d.h2. 12345.678901: {fields}", "job[12]", 1);
-        // Another front first, so that the second line's is found and the third's is known.
+        // Start with another front, so that the second line's front is found and the third's is
+        // known.
         let other = format!("{:>16}-{:<7} [001] d.h2.  5.678901: {fields}\n", "amd_pstate_perf:", 1_234_567);
         let (mut fast, mut reader) = (TextBatch::default(), FrequentLine::default());
         let text = format!("{other}{line}\n{line}\n");
