@@ -1,4 +1,4 @@
-//! Boots: what a topic asks for, what came of it, and the boots of `flyball-guest`.
+//! Boots: jobs of topics, their results, and the boots of `flyball-guest`.
 
 use std::{
     fs,
@@ -23,41 +23,41 @@ use crate::{
     step::{self, AGENT, Sequence},
 };
 
-/// What is run in a guest.
+/// A job to run in a guest.
 #[derive(Debug, Clone)]
 pub struct Job {
     /// Files of the job directory.
     pub files: Vec<(String, Vec<u8>)>,
-    /// Files and directories of this host that are copied to it; programs with their libraries.
+    /// Files and directories of this host to copy to the guest; programs with their libraries.
     pub copies: Vec<PathBuf>,
-    /// A line for the shell.
+    /// A shell command line.
     pub command: String,
     pub seed: u64,
     /// Further words for the kernel's command line.
     pub append: Vec<String>,
     /// Further modules to load.
     pub modules: Vec<String>,
-    /// The guest may break its firmware.
+    /// True if the guest may break its firmware.
     pub faults: bool,
     /// Limit of host time.
     pub timeout: Duration,
 }
 
 impl Job {
-    /// A job of the agent's: the sequences, each from the mode's base state.
+    /// A job for the agent: the sequences, each starting from the mode's base state.
     pub fn sequences(mode: &Mode, sequences: &[Sequence], seed: u64) -> Job {
         let mut job = Job::agent(step::script(&mode.reset(), sequences), seed);
         if let Some(shape) = &mode.shape {
             job.files.push(("isst".to_owned(), speed_select::elf()));
             job.files.push(("state".to_owned(), shape.queries_text().into_bytes()));
             job.faults = true;
-            // The firmware is broken by a register.
+            // The guest breaks its firmware through a register.
             job.modules.push("?msr".to_owned());
         }
         job
     }
 
-    /// A job of the agent's with this text of steps.
+    /// A job for the agent with this text of steps.
     pub fn agent(steps: String, seed: u64) -> Job {
         let marks: Vec<u8> = (0..=255).collect();
         Job {
@@ -96,7 +96,7 @@ impl Ended {
         record::read(&self.output, &self.registers, &self.silicon)
     }
 
-    /// The kernel's own reports.
+    /// The reports of the kernel itself.
     pub fn messages(&self) -> Vec<Message> {
         messages::read(&self.console)
     }
@@ -113,7 +113,7 @@ impl Ended {
     }
 }
 
-/// Why nothing can be said about the kernel.
+/// Why a test cannot be judged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CannotTell {
     #[error("{0}")]
@@ -122,7 +122,7 @@ pub enum CannotTell {
     Boot {
         why: String,
         last: String,
-        /// It did not end either.
+        /// True if the guest did not end either.
         hangs: bool,
     },
     #[error("the host is too busy: {0}")]
@@ -144,13 +144,13 @@ pub trait Boots: Sync {
     }
 }
 
-/// Boots that keep the results of the first guests, for topics that run the same sequences.
+/// Keeps the results of the first guests, for topics that run the same sequences.
 pub struct Remembering<'a> {
     boots: &'a dyn Boots,
     kept: Mutex<Vec<(Vec<u8>, u64, Ended)>>,
 }
 
-/// The guests of the suite's sequences.
+/// Number of kept results: the guests of the suite's sequences.
 const KEPT: usize = 4;
 
 impl<'a> Remembering<'a> {
@@ -161,7 +161,7 @@ impl<'a> Remembering<'a> {
 
 impl Boots for Remembering<'_> {
     fn boot(&self, mode: &Mode, job: &Job) -> Result<Ended, CannotTell> {
-        // Jobs of a mode's sequences differ only in their steps and the seed.
+        // Jobs for a mode's sequences differ only in their steps and the seed.
         let steps = job.files.iter().find(|(name, _)| name == "steps").map(|(_, steps)| steps.clone());
         let plain = job.append.is_empty() && job.faults == mode.shape.is_some();
         let Some(steps) = steps.filter(|_| plain) else { return self.boots.boot(mode, job) };
@@ -187,11 +187,11 @@ impl Boots for Remembering<'_> {
     }
 }
 
-/// Cycles per instruction, in 1/256: four, so that deferred work is done within milliseconds at the
-/// lowest frequency too.
+/// Cycles per instruction, in 1/256: four, so that deferred work completes within milliseconds even
+/// at the lowest frequency.
 const CYCLES: u32 = 4 * 256;
 
-/// How many guests may run at the same time, of whichever kernel.
+/// Limits the number of concurrent guests, of all kernels.
 #[derive(Debug)]
 pub struct Slots {
     free: Mutex<usize>,
@@ -226,17 +226,17 @@ impl Drop for Slot<'_> {
 pub struct Guests {
     pub slots: Arc<Slots>,
     pub cache: Cache,
-    /// As `--kernel` takes it.
+    /// The kernel as given to `--kernel`.
     pub wanted: String,
     pub modules_dir: Option<PathBuf>,
     pub kernel: Kernel,
     selftests: Option<PathBuf>,
 }
 
-/// The tests in the source of a kernel that lies in a tree: in the tree itself, or in the `source`
-/// of a build directory.
+/// The tests in the source tree of a kernel: in the tree that contains the image, or in the
+/// `source` of a build directory.
 fn selftests(kernel: &Path) -> Option<PathBuf> {
-    /// arch/x86/boot/bzImage below a build directory that is in a tree.
+    /// Depth of arch/x86/boot/bzImage below a build directory inside a tree.
     const DEPTH: usize = 6;
     let kernel = kernel.canonicalize().ok()?;
     let places = kernel.ancestors().take(DEPTH);
@@ -282,8 +282,8 @@ impl Guests {
         request.modules.extend(GOVERNORS.iter().map(|name| format!("?{name}")));
         request.append.clone_from(&job.append);
         request.append.extend(mode.append().iter().map(|&word| word.to_owned()));
-        // Warnings and marks on the console, as many as there are; a kernel that has panicked ends
-        // at once as it is.
+        // Show all warnings and marks on the console. A kernel that has panicked ends at once by
+        // default.
         request.append.extend(["loglevel=5".to_owned(), "printk.devkmsg=on".to_owned()]);
         for (name, content) in &job.files {
             let source = dir.join(name);
@@ -327,7 +327,7 @@ impl Boots for Guests {
             OutputSinks { out: Box::new(output.clone()), err: Box::new(std::io::sink()), console: None };
         let end = guest::run(&self.cache, &request, sinks).map_err(|e| guest(&e))?;
         let read = |name: &str| {
-            // Written by the plug-in and this process.
+            // The plug-in and this process wrote them.
             fs::read(dir.path().join("out").join(name))
                 .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         };
@@ -343,8 +343,8 @@ impl Boots for Guests {
     }
 }
 
-/// A boot that did not get to the command is not the kernel's failure in a test; a command that did
-/// not get to its end is.
+/// A boot that never reached the command is not a failure of the kernel; a command that did not
+/// complete is.
 fn judge(end: &End, mut ended: Ended) -> Result<Ended, CannotTell> {
     let reached = end.uptimes[1].is_some();
     if end.code.is_some() {
@@ -377,7 +377,7 @@ fn judge(end: &End, mut ended: Ended) -> Result<Ended, CannotTell> {
             CannotTell::Guest(end.emulator.trim().to_owned())
         });
     }
-    // The guest watches its own time, so a limit of host time says something about the host.
+    // The guest watches its own time, so a host timeout is caused by the host.
     if end.timed_out && ended.messages().is_empty() {
         return Err(CannotTell::Busy("the guest did not end within its limit of host time".to_owned()));
     }

@@ -1,5 +1,5 @@
-//! What a kernel's configuration lacks for a test: from its package, its build tree, or the image
-//! itself (CONFIG_IKCONFIG).
+//! Finds options that a kernel's configuration lacks for a test. The configuration comes from its
+//! package, its build tree, or the image itself (CONFIG_IKCONFIG).
 
 use std::{collections::BTreeMap, fs, io::Read as _};
 
@@ -7,7 +7,7 @@ use flyball_guest::kernel::Kernel;
 
 use crate::mode::Mode;
 
-/// Options that every guest needs; without one of them it does not get to the test.
+/// Options without which no guest reaches the test.
 const GUEST: &[&str] = &[
     "SERIAL_8250_CONSOLE",
     "BLK_DEV_INITRD",
@@ -21,10 +21,10 @@ const GUEST: &[&str] = &[
     "CPU_FREQ",
 ];
 
-/// Options without which less is seen.
+/// Options without which a test observes less.
 const USEFUL: &[&str] = &["DEVPORT", "HOTPLUG_CPU", "PRINTK"];
 
-/// The most bytes of a configuration.
+/// Maximum size of a configuration in bytes.
 const MAX: u64 = 8 << 20;
 
 /// A kernel's configuration.
@@ -60,14 +60,14 @@ impl Config {
         Some(Config::parse(&text))
     }
 
-    /// Built in or a module.
+    /// Returns whether an option is built in or a module.
     pub fn has(&self, option: &str) -> bool {
         self.0.get(option).is_some_and(|value| value == "y" || value == "m")
     }
 
     /// The options that a guest needs and that are missing.
     pub fn missing_for_guest(&self) -> Vec<&'static str> {
-        // A module does not help before there is an init.
+        // A module is of no use before init starts.
         GUEST.iter().copied().filter(|option| self.0.get(*option).is_none_or(|value| value != "y")).collect()
     }
 
@@ -82,7 +82,7 @@ impl Config {
         mode.options().iter().copied().filter(|option| !self.has(option)).collect()
     }
 
-    /// Those without which less is seen.
+    /// Missing options without which a test observes less.
     pub fn missing_useful(&self) -> Vec<&'static str> {
         USEFUL.iter().copied().filter(|option| !self.has(option)).collect()
     }

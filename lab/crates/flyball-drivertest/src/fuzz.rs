@@ -1,10 +1,11 @@
-//! Fuzzing: sequences that are drawn by what the driver did with earlier ones.
+//! Fuzzing: generates sequences, guided by what the driver did with earlier ones.
 //!
-//! Those of a round run in guests. One that shows something new is kept in the corpus, and the next
-//! round's are made from the corpus. After each step the rules of the contract must hold, and the
-//! kernel must not report a fault or stop. What fails is shortened and run again by itself.
+//! The sequences of a round run in guests. A sequence that shows something new is added to the
+//! corpus, from which the next round is made. After each step the rules of the contract must hold,
+//! and the kernel must not report a fault or hang. Failing sequences are shortened and run again
+//! separately.
 //!
-//! - `coverage`: what is new;
+//! - `coverage`: what counts as new;
 //! - `corpus`: the kept sequences;
 //! - `mutate`: new sequences from kept ones;
 //! - `reproducer`: a finding as a shell script.
@@ -38,40 +39,40 @@ use crate::{
 use corpus::Corpus;
 use mutate::Mutator;
 
-/// Steps of a round. More make better use of a boot; fewer let the next round know earlier what is
-/// new.
+/// Steps per round. More make better use of a boot; with fewer, later rounds benefit sooner from
+/// new sequences.
 const ROUND: usize = 900;
-/// Rounds in a row that cannot be judged before it is given up.
+/// Number of consecutive rounds without a verdict after which fuzzing stops.
 const PATIENCE: usize = 3;
-/// Lines of what was seen that are kept.
+/// Maximum number of lines of observations to keep.
 const DETAILS: usize = 8;
 
-/// Something that fails.
+/// A failure.
 #[derive(Debug, Clone, Serialize)]
 pub struct Finding {
-    /// What fails and on what, without numbers. The same id is reported once.
+    /// What fails, and where, without numbers. Each id is reported once.
     pub id: String,
-    /// The rule, and where it comes from.
+    /// The rule and its source.
     pub about: Option<String>,
-    /// What was seen.
+    /// The observations.
     pub details: Vec<String>,
-    /// From the mode's base state; the shortest sequence found.
+    /// The shortest sequence found that fails when started from the mode's base state.
     pub steps: Vec<Step>,
     /// The round in which it was found.
     pub round: u32,
-    /// It showed again in a boot with another seed.
+    /// True if it failed again in a boot with another seed.
     pub repeats: bool,
-    /// The baseline shows it too.
+    /// True if the baseline fails too.
     pub known: bool,
 }
 
 impl Finding {
-    /// The shell script that shows it.
+    /// A shell script that reproduces the failure.
     pub fn script(&self, mode: &Mode, release: &str) -> String {
         reproducer::script(self, mode, release)
     }
 
-    /// Its name as a file.
+    /// File name of the script.
     pub fn file_name(&self) -> String {
         let word = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
         let name: String = self.id.chars().map(word).take(100).collect();
@@ -81,7 +82,7 @@ impl Finding {
     }
 }
 
-/// How far it is.
+/// The progress of fuzzing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Progress {
     pub round: u32,
@@ -89,32 +90,32 @@ pub struct Progress {
     pub seconds: f64,
     pub sequences: usize,
     pub steps: usize,
-    /// Different things that the driver was seen to do.
+    /// Number of distinct behaviours of the driver.
     pub features: usize,
-    /// Kept sequences.
+    /// Number of kept sequences.
     pub corpus: usize,
     pub findings: usize,
-    /// Rounds that could not be judged.
+    /// Number of rounds without a verdict.
     pub lost: usize,
 }
 
-/// What came of it.
+/// The outcome of fuzzing.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
     pub machine: String,
     pub mode: String,
-    /// After each round.
+    /// Progress after each round.
     pub progress: Vec<Progress>,
     pub findings: Vec<Finding>,
 }
 
-/// What it works with.
+/// Inputs of fuzzing.
 pub struct Fuzzer<'a> {
     pub kernel: &'a dyn Boots,
     pub baseline: Option<&'a dyn Boots>,
     pub mode: &'a Mode,
     pub seed: u64,
-    /// Where the corpus is kept.
+    /// Directory of the corpus.
     pub corpus: Option<&'a Path>,
     /// Returns whether to run another round.
     pub should_continue: &'a dyn Fn(u32) -> bool,
@@ -122,7 +123,7 @@ pub struct Fuzzer<'a> {
     pub on_progress: &'a mut dyn FnMut(&Progress, &[Finding]) -> io::Result<()>,
 }
 
-/// Why it ended early.
+/// Why fuzzing ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum FuzzError {
     #[error(transparent)]
@@ -134,7 +135,7 @@ pub enum FuzzError {
 }
 
 impl Fuzzer<'_> {
-    /// Fuzzes until it is to end.
+    /// Fuzzes until `should_continue` returns false.
     ///
     /// # Errors
     /// No round can be judged, or a file cannot be written.
@@ -145,7 +146,8 @@ impl Fuzzer<'_> {
             None => Default::default(),
         };
         let mut mutator = Mutator::new(self.mode, self.seed);
-        // Those of an earlier run show what is known already, and the contract's where to begin.
+        // The corpus of an earlier run shows what is already known; the contract's sequences are
+        // the starting point.
         let mut waiting: VecDeque<Vec<Step>> =
             generate::sequences(self.mode, self.seed).into_iter().map(|sequence| sequence.steps).collect();
         waiting.extend(std::mem::take(&mut corpus.entries));
@@ -188,7 +190,7 @@ impl Fuzzer<'_> {
                     .filter(|(_, feature)| features.insert(*feature))
                     .map(|(at, _)| at)
                     .collect();
-                // What comes after the last new thing adds nothing.
+                // Steps after the last new behaviour add nothing.
                 if let Some(last) = new.into_iter().max() {
                     let until = (last + 1).min(corpus::LONGEST);
                     corpus.keep(sequence.steps[..until].to_vec()).map_err(FuzzError::Corpus)?;
@@ -209,8 +211,7 @@ impl Fuzzer<'_> {
         Ok(out)
     }
 
-    /// Shortens what was found, runs it again by itself, and looks whether the baseline shows it
-    /// too.
+    /// Shortens new failures, runs each separately, and checks whether the baseline fails too.
     fn findings(&self, new: BTreeMap<String, Evidence>, round: u32) -> Vec<Finding> {
         if new.is_empty() {
             return Vec::new();
@@ -224,12 +225,12 @@ impl Fuzzer<'_> {
                 is_after: found.is_after,
             })
             .collect();
-        // A guest that does not survive leaves the failure as it was found.
+        // If a guest does not survive, the failure stays as it was found.
         let _ = shrink::shrink(self.kernel, self.mode, self.seed, &mut failures, &shows);
         failures.into_iter().map(|failure| self.finding(&new[&failure.id], failure, round)).collect()
     }
 
-    /// Runs a failure by itself, on the baseline too.
+    /// Runs a failure separately, also on the baseline.
     fn finding(&self, first: &Evidence, failure: Failure, round: u32) -> Finding {
         let sequences = [("finding", failure.steps.clone()), ("end", Vec::new())];
         let sequences = sequences.map(|(name, steps)| Sequence { name: name.to_owned(), steps });
@@ -251,7 +252,7 @@ impl Fuzzer<'_> {
     }
 }
 
-/// The sequences of a round.
+/// Generates the sequences of a round.
 fn round(
     waiting: &mut VecDeque<Vec<Step>>,
     mutator: &mut Mutator<'_>,
@@ -267,18 +268,18 @@ fn round(
     all
 }
 
-/// Where something failed first.
+/// The first occurrence of a failure.
 #[derive(Debug, Clone)]
 struct Evidence {
-    /// The steps until then.
+    /// The steps up to the failure.
     steps: Vec<Step>,
-    /// It was in the base state after them.
+    /// True if the failure was in the base state after the steps.
     is_after: bool,
     about: Option<String>,
     details: Vec<String>,
 }
 
-/// What fails, by id: the place with the fewest steps before it.
+/// Failures by id, each at the occurrence with the fewest steps before it.
 fn evidence(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> BTreeMap<String, Evidence> {
     let mut all: BTreeMap<String, Evidence> = BTreeMap::new();
     for fault in faults(mode, sequences, seen) {
@@ -293,12 +294,12 @@ fn evidence(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> BTreeMap<String
     all
 }
 
-/// Which sequences show what.
+/// Pairs of sequence index and failure id.
 fn shown(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> Vec<(usize, String)> {
     faults(mode, sequences, seen).into_iter().map(|fault| (fault.sequence, fault.id)).collect()
 }
 
-/// One thing that fails at one step.
+/// A failure at one step.
 struct Fault {
     id: String,
     sequence: usize,
@@ -310,7 +311,8 @@ struct Fault {
 
 fn faults(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> Vec<Fault> {
     let mut all = Vec::new();
-    // Of the base state before, by rule: what stays spoilt is not the next sequence's doing.
+    // Failures in the preceding base state, by rule: lasting damage is not the next sequence's
+    // fault.
     let mut spoilt: BTreeMap<String, (usize, Vec<String>)> = BTreeMap::new();
     for mut violation in rules::check(mode, sequences, &seen.boot.runs) {
         let Some(sequence) = violation.shown_by() else { continue };
@@ -344,7 +346,7 @@ fn faults(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> Vec<Fault> {
     }
     for part in seen.parts.iter().filter(|part| !part.complete) {
         let last = seen.last_step(part);
-        // An oops leaves its locks held, and what then waits for them ends the guest.
+        // After an oops its locks stay taken, and a step that waits for one ends the guest.
         let is_faults_end = |m: &Message| m.kind == "oops" && (part.before..=last).contains(&m.step);
         if seen.messages.iter().any(is_faults_end) {
             continue;
@@ -365,7 +367,7 @@ fn faults(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> Vec<Fault> {
     all
 }
 
-/// What a line of a violation is about: an attribute, or a register of a CPU.
+/// The subject of a violation: an attribute, or a register of a CPU.
 fn subject(line: &str) -> String {
     let mut words = line.split([' ', ':']);
     let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -373,7 +375,7 @@ fn subject(line: &str) -> String {
     if first.starts_with("cpu") && is_register { second.to_owned() } else { coverage::kind(first) }
 }
 
-/// The kind of a message and the function that it came from.
+/// The kind of a message, and the function that printed it.
 fn message_id(message: &Message) -> String {
     let place = message.text.iter().find_map(|line| {
         let (_, place) = line.split_once("RIP: ")?;

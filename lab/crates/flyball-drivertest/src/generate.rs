@@ -1,9 +1,9 @@
-//! Sequences from a seed: sweeps over every attribute's accepted, clamped and refused values,
-//! scenarios of the kind in which drivers have gone wrong, and random walks.
+//! Generates sequences from a seed: sweeps over every attribute's accepted, clamped and rejected
+//! values, scenarios in which drivers have failed before, and random walks.
 //!
-//! Sequences depend on the machine, the mode and the seed, never on the kernel: the same ones run
-//! on an old and a new kernel. An attribute that a kernel does not have is answered `absent`. The
-//! calls of Speed Select's device are in generate/speed_select.rs.
+//! Sequences depend on the machine, the mode and the seed, never on the kernel, so that old and new
+//! kernels run the same ones. A missing attribute gives the answer `absent`. The calls of Speed
+//! Select's device are in generate/speed_select.rs.
 
 mod speed_select;
 
@@ -19,10 +19,10 @@ use crate::{
 const WALKS: usize = 14;
 const WALK: usize = 10;
 
-/// How long all CPUs are kept busy, ms.
+/// Duration of the load on all CPUs, ms.
 const LOAD: u32 = 20;
 
-/// The sequences of a mode. The same seed gives the same ones.
+/// The sequences of a mode. Equal seeds give equal sequences.
 pub fn sequences(mode: &Mode, seed: u64) -> Vec<Sequence> {
     let mut source = Source::new(mode, seed);
     let mut all = source.sweeps();
@@ -50,12 +50,12 @@ impl<'a> Source<'a> {
         Source { mode, random: Pcg64Mcg::seed_from_u64(seed) }
     }
 
-    /// A policy that has a CPU of its own and can go offline.
+    /// A policy with its own CPU that can go offline.
     fn policy(&mut self) -> u32 {
         self.random.random_range(1..self.mode.cpu_count().max(2))
     }
 
-    /// Frequencies, kHz, between the lowest and the highest, and the levels of the machine.
+    /// A frequency between the lowest and the highest, kHz, or one of the machine's levels.
     fn frequency(&mut self) -> String {
         let core = &self.mode.spec.core[0];
         let (low, high) = (core.min_mhz, core.max_mhz);
@@ -77,8 +77,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Both limits between two states of the firmware's table: a driver that has only those rounds
-    /// the maximum down, and the minimum must not stay above it.
+    /// Both limits between two states in the firmware's table. A driver that has only those states
+    /// rounds the maximum down, and the minimum must not stay above it.
     fn equal_limits(&mut self) -> Vec<Step> {
         let policy = self.policy();
         let core = &self.mode.spec.core[0];
@@ -110,7 +110,7 @@ impl<'a> Source<'a> {
         &["performance", "balance_performance", "balance_power", "power", "default"]
     }
 
-    /// Every attribute with values that are accepted, clamped and refused.
+    /// Sweeps over every attribute with accepted, clamped and rejected values.
     fn sweeps(&mut self) -> Vec<Sequence> {
         if let Some(shape) = &self.mode.shape {
             return speed_select::sweeps(shape);
@@ -173,7 +173,7 @@ impl<'a> Source<'a> {
         let mut steps: Vec<Step> = values.into_iter().map(|value| Step::write(&path, value)).collect();
         steps.push(Step::Load(LOAD));
         steps.extend(REFUSED_NUMBERS.iter().map(|value| Step::write(&path, *value)));
-        // The other limit on the wrong side.
+        // With the other limit on the wrong side.
         let other =
             p(policy, if file == "scaling_max_freq" { "scaling_min_freq" } else { "scaling_max_freq" });
         steps.extend([
@@ -193,7 +193,7 @@ impl<'a> Source<'a> {
         let mut steps: Vec<Step> =
             self.governors().iter().map(|governor| Step::write(&path, *governor)).collect();
         steps.extend(["junk", "", "POWERSAVE"].map(|word| Step::write(&path, word)));
-        // Under limits, both ways.
+        // Within limits, in both orders.
         steps.push(Step::write(p(policy, "scaling_max_freq"), base.to_string()));
         steps.push(Step::write(p(policy, "scaling_min_freq"), (base / 2).to_string()));
         for governor in self.governors() {
@@ -238,7 +238,7 @@ impl<'a> Source<'a> {
             steps.push(Step::write(p(policy, "scaling_max_freq"), "@cpuinfo_max_freq"));
             steps.push(Step::Load(LOAD));
         }
-        // One in the other.
+        // Nested changes.
         steps.extend([
             Step::write(&own, "0"),
             Step::write(&all, "0"),
@@ -278,7 +278,7 @@ impl<'a> Source<'a> {
         }
         let base = self.mode.spec.core[0].base_mhz * 1000;
         steps.extend([
-            // Percentages of all and limits of one policy bound each other.
+            // The global percentages and a policy's limits bound each other.
             Step::write(max, "60"),
             Step::write(min, "80"),
             Step::write(p(policy, "scaling_max_freq"), base.to_string()),
@@ -316,7 +316,7 @@ impl<'a> Source<'a> {
         steps.push(Step::write(&path, "junk"));
         steps.push(Step::write(&path, base.to_string()));
         steps.push(Step::Load(LOAD));
-        // Limits move a speed and let it go again.
+        // Limits clamp a speed and release it again.
         steps.push(Step::write(p(policy, "scaling_max_freq"), (base / 2).to_string()));
         steps.push(Step::write(p(policy, "scaling_max_freq"), "@cpuinfo_max_freq"));
         steps.push(Step::write(p(policy, "scaling_min_freq"), u32::midpoint(base, high).to_string()));
@@ -331,14 +331,14 @@ impl<'a> Source<'a> {
             vec![Step::write(&online, "junk"), Step::write(&online, "0"), Step::write(&online, "1")];
         steps.extend(self.odd_settings(policy));
         steps.extend([Step::write(&online, "0"), Step::write(&online, "1"), Step::Load(LOAD)]);
-        // A governor that the base state does not have.
+        // A governor other than the base state's.
         let away = if self.mode.is_setpolicy() { "performance" } else { "powersave" };
         steps.push(Step::write(p(policy, "scaling_governor"), away));
         steps.extend([Step::write(&online, "0"), Step::write(&online, "1")]);
         steps
     }
 
-    /// Settings of a policy that are not the base state's.
+    /// Settings of a policy that differ from the base state.
     fn odd_settings(&mut self, policy: u32) -> Vec<Step> {
         let core = &self.mode.spec.core[0];
         let mut steps = vec![
@@ -354,7 +354,7 @@ impl<'a> Source<'a> {
         steps
     }
 
-    /// What users did when drivers failed.
+    /// Actions of users with which drivers have failed.
     fn scenarios(&mut self) -> Vec<Sequence> {
         if let Some(shape) = &self.mode.shape {
             return speed_select::scenarios(shape);
@@ -370,7 +370,7 @@ impl<'a> Source<'a> {
         let online = |cpu: u32, value: &str| Step::write(format!("cpu{cpu}/online"), value);
         let back = self.mode.governor();
 
-        // Limits of one policy while another changes.
+        // Limits of one policy while another policy changes.
         let mut steps = self.odd_settings(policy);
         steps.extend([
             governor(other, "performance"),
@@ -381,7 +381,7 @@ impl<'a> Source<'a> {
         ]);
         add("neighbour", steps);
 
-        // Limits and preference before and after a governor.
+        // Limits and preference before and after a change of governor.
         let mut steps = self.odd_settings(policy);
         let away = if self.mode.is_setpolicy() { "performance" } else { "powersave" };
         steps.extend([governor(policy, away), governor(policy, back), governor(policy, away)]);
@@ -389,7 +389,7 @@ impl<'a> Source<'a> {
         steps.extend([governor(policy, back), Step::Load(LOAD)]);
         add("governor-and-back", steps);
 
-        // A change while the CPU is away.
+        // A change while the CPU is offline.
         let mut steps = vec![online(policy, "0")];
         steps.extend(self.odd_settings(policy));
         steps.push(Step::write("cpufreq/boost", "0"));
@@ -406,7 +406,7 @@ impl<'a> Source<'a> {
         all
     }
 
-    /// Those of switches: the driver's mode, boost, turbo.
+    /// Scenarios of switches: the driver's mode, boost, turbo.
     fn mode_scenarios(&mut self, policy: u32) -> Vec<Sequence> {
         let mut all = Vec::new();
         let mut add =

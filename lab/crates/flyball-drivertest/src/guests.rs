@@ -1,6 +1,6 @@
-//! Sequences in several guests at once: each runs a part of them, and what came of the parts is one
-//! result. How they are divided depends on the sequences alone, so that a result does not depend on
-//! how many guests the host runs at a time.
+//! Runs sequences in several guests at once, each a part of them, and merges the results. The
+//! division depends only on the sequences, so that a result does not depend on how many guests the
+//! host runs at a time.
 
 use std::thread;
 
@@ -12,37 +12,38 @@ use crate::{
     step::Sequence,
 };
 
-/// Guests that share the work.
+/// Number of guests that share the work.
 const GUESTS: usize = 2;
-/// Steps that are worth a further guest, which takes seconds to boot.
+/// Number of steps that justify another guest, which takes seconds to boot.
 const WORTH: usize = 120;
-/// Further guests for what one did not reach because a step ended it.
+/// Maximum number of additional guests for steps that were not reached because a step ended the
+/// guest.
 const FURTHER: usize = 4;
-/// The return to the base state takes as long as some steps.
+/// Cost of a return to the base state, in steps.
 const RETURN: usize = 3;
 
 /// A guest's part of the sequences.
 #[derive(Debug)]
 pub struct Part {
-    /// Numbers of steps before it.
+    /// Number of steps before the part.
     pub before: u32,
     pub ended: Ended,
-    /// It has run all of its steps.
+    /// True if all of its steps have run.
     pub complete: bool,
 }
 
-/// What was seen of all sequences.
+/// The observations of all sequences.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub boot: Boot,
-    /// Each kernel's own reports, with the numbers of steps of the whole.
+    /// Reports of the kernels themselves, with step numbers over all parts.
     pub messages: Vec<Message>,
     pub parts: Vec<Part>,
 }
 
 impl Seen {
-    /// The number of the step that a part did not get beyond: the one that does not return, or else
-    /// the last that began.
+    /// The number of the last step that a part reached: the one that does not return, or else the
+    /// last that began.
     pub fn last_step(&self, part: &Part) -> u32 {
         let last = || part.ended.last_step().map(|number| part.before + number);
         self.boot.hang.or_else(last).unwrap_or(0)
@@ -53,7 +54,7 @@ fn weight(sequence: &Sequence) -> usize {
     sequence.steps.len() + RETURN
 }
 
-/// Divides into parts of about the same work.
+/// Divides sequences into parts of similar work.
 fn divide(sequences: &[Sequence]) -> Vec<&[Sequence]> {
     let all: usize = sequences.iter().map(weight).sum();
     let count = (all / WORTH).clamp(1, GUESTS);
@@ -74,7 +75,7 @@ fn divide(sequences: &[Sequence]) -> Vec<&[Sequence]> {
     parts
 }
 
-/// Runs sequences, each from the mode's base state.
+/// Runs sequences, each starting from the mode's base state.
 pub fn run(boots: &dyn Boots, mode: &Mode, sequences: &[Sequence], seed: u64) -> Result<Seen, CannotTell> {
     let parts = divide(sequences);
     let ended: Vec<Result<Vec<(Ended, Boot)>, CannotTell>> = thread::scope(|scope| {
@@ -103,7 +104,7 @@ pub fn run(boots: &dyn Boots, mode: &Mode, sequences: &[Sequence], seed: u64) ->
     Ok(seen)
 }
 
-/// Boots a guest for the sequences, and further ones for those after the sequence that ended it.
+/// Boots a guest for the sequences, and another one for those after the sequence that ended it.
 fn boot_until_done(
     boots: &dyn Boots,
     mode: &Mode,
@@ -115,7 +116,7 @@ fn boot_until_done(
     loop {
         let ended = match boots.boot(mode, &Job::sequences(mode, left, seed)) {
             Ok(ended) => ended,
-            // The first guest got through: the rest is as if it had not been tried.
+            // The first guest has results; ignore the failure of later ones.
             Err(_) if !all.is_empty() => break,
             Err(why) => return Err(why),
         };
@@ -123,7 +124,7 @@ fn boot_until_done(
         let (complete, reached) = (boot.complete, boot.runs.len().min(left.len()));
         all.push((ended, boot));
         left = &left[reached..];
-        // A guest that did not begin a sequence will not begin it when it is booted again.
+        // A guest that did not begin a sequence will not begin it in another boot either.
         if complete || left.is_empty() || reached == 0 || all.len() > FURTHER {
             break;
         }
@@ -138,8 +139,8 @@ fn add(seen: &mut Seen, ended: Ended, boot: Boot, part: &[Sequence], before: u32
     seen.boot.complete &= boot.complete;
     seen.boot.hang = seen.boot.hang.or(boot.hang.map(whole));
     let mut runs = boot.runs;
-    // Sequences that a guest did not reach have a place, so that those of the next part have
-    // theirs.
+    // Add empty runs for sequences that were not reached, so that the next part's indexes are
+    // right.
     let unreached = part.iter().skip(runs.len());
     runs.extend(unreached.map(|sequence| Run { name: sequence.name.clone(), observations: Vec::new() }));
     seen.boot.runs.extend(runs);
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
     use crate::step::Step;
 
-    /// A guest that prints its steps, and whose kernel warns at its third.
+    /// A guest that prints its steps, and whose kernel warns at its third step.
     struct Prints;
 
     impl Boots for Prints {
@@ -183,7 +184,7 @@ mod tests {
         let names: Vec<&str> = seen.boot.runs.iter().map(|run| &*run.name).collect();
         assert_eq!(names, all.iter().map(|sequence| &*sequence.name).collect::<Vec<_>>());
         assert!(seen.boot.complete);
-        // Each kernel's third step is the second of its first sequence.
+        // Each kernel's third step is the second step of its first sequence.
         let places: Vec<_> = seen.messages.iter().map(|m| crate::topic::locate(&all, m.step)).collect();
         assert_eq!(places, [Some((0, Some(1))), Some((sizes[0], Some(1)))]);
     }

@@ -1,9 +1,8 @@
-//! Kernel messages that are failures, whatever was being tested, with the step after which they
-//! came.
+//! Kernel messages that are failures in any test, with the step after which they came.
 
 use serde::{Deserialize, Serialize};
 
-/// How a report begins, and what it is called.
+/// Beginnings of reports, and their names.
 const REPORTS: &[(&str, &str)] = &[
     ("WARNING: possible circular locking", "lockdep"),
     ("WARNING: possible recursive locking", "lockdep"),
@@ -44,22 +43,22 @@ const REPORTS: &[(&str, &str)] = &[
     ("list_del corruption", "list corruption"),
 ];
 
-/// Lines of a report that are kept.
+/// Maximum number of lines of a report to keep.
 const LINES: usize = 30;
 
-/// A failure that the kernel reported itself.
+/// A failure reported by the kernel itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// `WARN`, `oops`, `RCU stall` and so on.
     pub kind: String,
-    /// The step after whose mark it came; 0 before the first.
+    /// The last step before the message; 0 before the first step.
     pub step: u32,
-    /// Its first lines, without times.
+    /// The first lines of the report, without times.
     pub text: Vec<String>,
 }
 
-/// The reports on a console. A report's own lines do not count as further ones until the next mark
-/// or 30 lines later.
+/// The reports on a console. A report's own lines do not start another report before the next mark,
+/// or within 30 lines.
 pub fn read(console: &str) -> Vec<Message> {
     let mut found: Vec<Message> = Vec::new();
     let (mut step, mut left) = (0, 0);
@@ -89,7 +88,7 @@ pub fn read(console: &str) -> Vec<Message> {
     found
 }
 
-/// `[    1.234567] text`, also with a caller (`[    1.2][  T1]`).
+/// Strips `[    1.234567] ` from a line, also with a caller (`[    1.2][  T1]`).
 fn without_time(line: &str) -> &str {
     let mut rest = line.trim_start();
     while let Some((time, after)) = rest.strip_prefix('[').and_then(|inner| inner.split_once(']')) {

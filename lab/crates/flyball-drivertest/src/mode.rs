@@ -1,5 +1,5 @@
-//! The driver modes of a machine: what a kernel needs for one, how it is booted into it, and the
-//! base state that each sequence begins in.
+//! The driver modes of a machine: what a kernel needs for a mode, how it is booted into the mode,
+//! and the base state in which each sequence begins.
 
 use flyball_guest::{
     Interface,
@@ -16,7 +16,7 @@ use crate::{
     step::Step,
 };
 
-/// What drives the frequency.
+/// The driver of the frequency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     AmdActive,
@@ -38,11 +38,11 @@ struct Row {
     kind: Kind,
     name: &'static str,
     driver: &'static str,
-    /// What `scaling_driver` reads.
+    /// The content of `scaling_driver`.
     scaling_driver: &'static str,
-    /// The first kernel that has it.
+    /// The first kernel with the mode.
     since: &'static str,
-    /// Options of the kernel's configuration without which it cannot be tested.
+    /// Kernel configuration options that the mode requires.
     options: &'static [&'static str],
 }
 
@@ -149,16 +149,16 @@ pub struct Mode {
     pub cpus: u32,
     /// The machine, reduced to the guest's CPUs.
     pub spec: MachineSpec,
-    /// The machine's file, where it is not the machine's own.
+    /// The machine's file, if it differs from the machine's own.
     pub toml: Option<String>,
-    /// Of a Speed Select mode.
+    /// Description of Speed Select, in a Speed Select mode.
     pub shape: Option<Shape>,
     row: usize,
 }
 
-/// Takes the registers of the last power domain away where there are domains without cores: the
-/// kernel's driver has to cope with both (isst_tpmi_core.c, `sst_base` in `get_instance`). The
-/// machine's file with that, if it applies.
+/// Removes the registers of the last power domain if there are domains without cores, because the
+/// kernel's driver has to cope with both (isst_tpmi_core.c, `sst_base` in `get_instance`). Returns
+/// the changed machine file, if this applies.
 fn without_last_registers(spec: &mut MachineSpec, toml: &str) -> Option<String> {
     let dies = spec.topology.dies;
     let sst =
@@ -170,7 +170,7 @@ fn without_last_registers(spec: &mut MachineSpec, toml: &str) -> Option<String> 
 }
 
 impl Mode {
-    /// Every mode that the machine can be tested in.
+    /// Every testable mode of the machine.
     pub fn all(machine: &str) -> Result<Vec<Mode>, GuestError> {
         let found = GuestMachine::find(machine, 0, None)?;
         let spec = found.spec;
@@ -229,41 +229,40 @@ impl Mode {
     }
 
     pub fn driver(&self) -> Result<Driver, GuestError> {
-        // Without HWP `no_hwp` is active, as `Driver` gives it to the kernel; it is a word for
-        // machines with HWP.
+        // Without HWP, `no_hwp` means active in `Driver`; the word itself is for machines with HWP.
         if self.kind == Kind::IntelActiveNoHwp && self.interface.is_none() {
             return Driver::parse("intel_pstate=active");
         }
         Driver::parse(self.row().driver)
     }
 
-    /// Further words for the kernel's command line: `intel_pstate=` may be given twice
-    /// (drivers/cpufreq/intel_pstate.c, intel_pstate_setup), and passive mode alone would switch
-    /// HWP on.
+    /// Additional words for the kernel's command line: `intel_pstate=` may be given twice
+    /// (drivers/cpufreq/intel_pstate.c, intel_pstate_setup), and passive mode alone would enable
+    /// HWP.
     pub fn append(&self) -> &'static [&'static str] {
         let is_off = self.kind == Kind::IntelPassiveNoHwp && self.interface.is_some();
         if is_off { &["intel_pstate=no_hwp"] } else { &[] }
     }
 
-    /// What `scaling_driver` reads in this mode.
+    /// The content of `scaling_driver` in this mode.
     pub fn scaling_driver(&self) -> &'static str {
         self.row().scaling_driver
     }
 
-    /// Options of the kernel's configuration without which it cannot be tested.
+    /// Kernel configuration options that the mode requires.
     pub fn options(&self) -> &'static [&'static str] {
         self.row().options
     }
 
-    /// Whether a kernel of this release has the mode.
+    /// Returns whether a kernel of this release has the mode.
     pub fn exists_in(&self, release: &str) -> bool {
-        // A release that is not known is tried.
+        // Try an unknown release.
         !release.starts_with(|c: char| c.is_ascii_digit())
             || flyball_guest::cache::compare_versions(release, self.row().since) != std::cmp::Ordering::Less
     }
 
-    /// Whether `--driver` names this mode: a driver names all of its modes, the name of a mode that
-    /// one only.
+    /// Returns whether `--driver` selects this mode: a driver's name selects all of its modes, a
+    /// mode's name only that mode.
     pub fn is_named(&self, wanted: &str) -> bool {
         self.name == wanted || self.name.split('=').next() == Some(wanted)
     }
@@ -276,32 +275,33 @@ impl Mode {
         !self.is_amd_pstate() && !matches!(self.kind, Kind::AcpiCpufreq | Kind::SpeedSelect)
     }
 
-    /// The driver chooses frequencies itself: there are two policies instead of governors.
+    /// Returns whether the driver chooses frequencies itself, with two policies instead of
+    /// governors.
     pub fn is_setpolicy(&self) -> bool {
         matches!(self.kind, Kind::AmdActive | Kind::IntelActive | Kind::IntelActiveNoHwp)
     }
 
-    /// CPPC registers are in memory.
+    /// Returns whether CPPC registers are in memory.
     pub fn is_mailbox(&self) -> bool {
         self.interface == Some(Interface::CppcMailbox)
     }
 
-    /// Intel's HWP registers are used.
+    /// Returns whether the driver uses Intel's HWP registers.
     pub fn is_hwp(&self) -> bool {
         matches!(self.kind, Kind::IntelActive | Kind::IntelPassive)
     }
 
-    /// Policies have energy_performance_preference.
+    /// Returns whether policies have energy_performance_preference.
     pub fn has_preference(&self) -> bool {
         matches!(self.kind, Kind::AmdActive | Kind::IntelActive | Kind::IntelPassive)
     }
 
-    /// There is cpufreq/boost.
+    /// Returns whether cpufreq/boost exists.
     pub fn has_boost(&self) -> bool {
         self.is_amd_pstate() || self.kind == Kind::AcpiCpufreq
     }
 
-    /// The word of the driver's `status` file.
+    /// Path and content of the driver's `status` file.
     pub fn status(&self) -> Option<(&'static str, &'static str)> {
         match self.kind {
             Kind::AmdActive => Some(("amd_pstate/status", "active")),
@@ -313,25 +313,24 @@ impl Mode {
         }
     }
 
-    /// The guest's CPUs.
+    /// Number of the guest's CPUs.
     pub fn cpu_count(&self) -> u32 {
         self.spec.cpus() as u32
     }
 
-    /// One kind of cores. A guest of a hybrid machine does not say which kind a CPU is (CPUID leaf
-    /// 1Ah), so the kernel scales some frequencies wrongly (drivers/cpufreq/intel_pstate.c,
-    /// hwp_get_cpu_scaling).
+    /// Returns whether all cores are of one kind. A guest of a hybrid machine cannot tell a CPU's
+    /// kind (CPUID leaf 1Ah), so the kernel scales some frequencies wrongly
+    /// (drivers/cpufreq/intel_pstate.c, hwp_get_cpu_scaling).
     pub fn is_uniform(&self) -> bool {
         self.spec.core.len() == 1
     }
 
-    /// The governor of the base state: one under which the registers follow from the settings
-    /// alone.
+    /// The governor of the base state, with which the registers depend only on settings.
     pub fn governor(&self) -> &'static str {
         if self.is_setpolicy() { "powersave" } else { "performance" }
     }
 
-    /// The steps that restore the base state. A file that a kernel does not have is passed over.
+    /// The steps that restore the base state. Files that a kernel lacks are skipped.
     pub fn reset(&self) -> Vec<Step> {
         let mut steps: Vec<Step> = Vec::new();
         if let Some(shape) = &self.shape {
@@ -352,7 +351,7 @@ impl Mode {
         write("cpufreq/boost", "1");
         write("cpufreq/policy*/boost", "1");
         write("cpufreq/policy*/scaling_governor", self.governor());
-        // The first write may be bounded by the other limit.
+        // The other limit may clamp the first write.
         write("cpufreq/policy*/scaling_min_freq", "@cpuinfo_min_freq");
         write("cpufreq/policy*/scaling_max_freq", "@cpuinfo_max_freq");
         write("cpufreq/policy*/scaling_min_freq", "@cpuinfo_min_freq");

@@ -1,8 +1,8 @@
-//! What came of a sequence: after each step the answers, what the attributes read, what was written
-//! to registers and mailboxes, and under load the frequencies that the silicon gave.
+//! The observations of a sequence: after each step the answers, the attributes, the writes to
+//! registers and mailboxes, and under load the silicon's frequencies.
 //!
-//! The text comes from a guest and may be anything: what is not understood is passed over, and
-//! there are bounds.
+//! The text comes from a guest and may contain anything: what cannot be parsed is skipped, and
+//! sizes are bounded.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::{silicon, speed_select};
 
-/// The most steps of one boot that are read.
+/// Maximum number of steps of one boot.
 const MAX_STEPS: usize = 20_000;
-/// The most attributes and registers of a step.
+/// Maximum number of attributes and registers of a step.
 const MAX_ENTRIES: usize = 20_000;
 
 /// The answer to one write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     pub path: String,
-    /// `ok`, an errno, or `absent` where there is no such file.
+    /// `ok`, an errno, or `absent` if the file does not exist.
     pub answer: String,
-    /// What was written, with `@` expanded; of a call the argument afterwards.
+    /// The written value with `@` expanded; for a call, the argument afterwards.
     pub value: String,
-    /// What a call returned, if it is not an errno.
+    /// The return value of a call, unless it is an errno.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub returned: i64,
 }
@@ -38,7 +38,7 @@ impl Answer {
         self.answer == "ok"
     }
 
-    /// The file's name without its directories.
+    /// The file's name without directories.
     pub fn file(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
     }
@@ -51,27 +51,26 @@ pub struct Written {
     /// `0xc00102b3`, or `mailbox.max`.
     pub register: String,
     pub value: u64,
-    /// Real hardware would have raised #GP.
+    /// True if real hardware would have raised #GP.
     pub refused: bool,
 }
 
-/// The frequencies of a CPU that was busy all the time, kHz.
+/// The frequencies of a continuously busy CPU, kHz.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Busy {
     pub lowest: u32,
     pub highest: u32,
 }
 
-/// What was seen after a step.
+/// The observations after a step.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observation {
     pub answers: Vec<Answer>,
-    /// By path below /sys/devices/system/cpu. A file that cannot be read reads `!ERRNO`.
+    /// Content by path below /sys/devices/system/cpu; `!ERRNO` for a file that cannot be read.
     pub attributes: BTreeMap<String, String>,
-    /// In this step, in order.
+    /// Writes during this step, in order.
     pub writes: Vec<Written>,
-    /// What each register holds after the step, of those that were written since the kernel
-    /// started.
+    /// Content after the step of each register that was written since the kernel started.
     pub registers: BTreeMap<(u32, String), u64>,
     /// Under load: each busy CPU's frequencies.
     pub load: BTreeMap<u32, Busy>,
@@ -101,7 +100,7 @@ impl Observation {
         self.registers.get(&(cpu, name.to_owned())).copied()
     }
 
-    /// The policies with a CPU that is online, in order.
+    /// The policies with an online CPU, in order.
     pub fn policies(&self) -> Vec<u32> {
         let number = |path: &String| {
             let (policy, name) = path.strip_prefix("cpufreq/policy")?.split_once('/')?;
@@ -120,18 +119,18 @@ impl Observation {
     }
 }
 
-/// A sequence's observations: the base state, then one per step that was reached.
+/// A sequence's observations: the base state, then one for each step that was reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     pub name: String,
     pub observations: Vec<Observation>,
 }
 
-/// All that was seen in one boot.
+/// All observations of one boot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Boot {
     pub runs: Vec<Run>,
-    /// The agent has run all steps.
+    /// True if the agent has run all steps.
     pub complete: bool,
     /// The step that did not return.
     pub hang: Option<u32>,
@@ -146,7 +145,7 @@ pub fn read(output: &str, registers: &str, silicon: &str) -> Boot {
     let mut attributes: BTreeMap<String, String> = BTreeMap::new();
     let silicon: Vec<silicon::Line> = silicon::lines(silicon).collect();
     let (mut number, mut reads, mut steps) = (0usize, false, 0usize);
-    // What the driver wrote before the first step is part of the state.
+    // The driver's writes before the first step belong to the state.
     apply(&mut state, log.before());
     for line in output.lines() {
         let line = line.trim_end_matches('\r');
@@ -165,7 +164,7 @@ pub fn read(output: &str, registers: &str, silicon: &str) -> Boot {
                     run.observations.push(done);
                 }
             } else if let Some((path, value)) = line.strip_prefix('-').and_then(attribute) {
-                // What has another value now was printed before.
+                // The old value was printed before.
                 if attributes.get(&path) == Some(&value) {
                     attributes.remove(&path);
                 }
@@ -222,7 +221,7 @@ pub fn read(output: &str, registers: &str, silicon: &str) -> Boot {
     boot
 }
 
-/// The answer to a call of Speed Select's device: what it returned, and the argument afterwards.
+/// The answer to a call of Speed Select's device: its return value, and the argument afterwards.
 fn of_call(line: &str) -> Answer {
     let (returned, argument) = line.split_once(' ').unwrap_or((line, ""));
     Answer {
@@ -233,7 +232,7 @@ fn of_call(line: &str) -> Answer {
     }
 }
 
-/// Marks an observation as one under load until its frequencies are filled in.
+/// Marks an observation under load until its frequencies are filled in.
 const LOADED: i32 = -2;
 
 fn apply(state: &mut BTreeMap<(u32, String), u64>, writes: &[Written]) {
@@ -244,7 +243,7 @@ fn apply(state: &mut BTreeMap<(u32, String), u64>, writes: &[Written]) {
     }
 }
 
-/// `path:value`, or grep's message about a file that cannot be read.
+/// Parses `path:value`, or grep's message about an unreadable file.
 fn attribute(line: &str) -> Option<(String, String)> {
     if let Some(message) = line.strip_prefix("grep: ") {
         let (path, why) = message.split_once(": ")?;
@@ -263,12 +262,12 @@ fn attribute(line: &str) -> Option<(String, String)> {
     path.contains('/').then(|| (path.to_owned(), value.trim_end().to_owned()))
 }
 
-/// The log of register writes, cut at the marks of steps.
+/// The log of register writes, split at the marks of steps.
 struct Log {
     writes: Vec<Written>,
-    /// Where each mark is in `writes`, and its time, ns: mark n is that of step n.
+    /// Index in `writes` and time of each mark, ns. Mark n belongs to step n.
     marks: Vec<(usize, u64)>,
-    /// Where each step ends, if it said so.
+    /// The end of each step, if it was logged.
     ends: Vec<Option<(usize, u64)>>,
 }
 
@@ -310,7 +309,7 @@ impl Log {
                     while let (Some(field), Some(value)) = (words.next(), words.next()) {
                         let Ok(value) = value.parse() else { continue };
                         let register = format!("mailbox.{field}");
-                        // A line has all fields; those that are new were written.
+                        // A line has all fields; the changed ones were written.
                         if mailboxes.insert((cpu, register.clone()), value) != Some(value) {
                             log.writes.push(Written { cpu, register, value, refused: false });
                         }
@@ -341,8 +340,8 @@ impl Log {
     }
 }
 
-/// A write to a register of Speed Select's PCI functions: `tpmi0 memory 0x1028 0x190a50`. Other
-/// writes to configuration space are the bus's.
+/// Parses a write to a register of Speed Select's PCI functions: `tpmi0 memory 0x1028 0x190a50`.
+/// Other writes to configuration space concern the bus.
 fn of_function<'a>(who: &str, words: &mut impl Iterator<Item = &'a str>) -> Option<Written> {
     let is_register = |region: &str, offset: u64| match region {
         "memory" => who.starts_with("tpmi") || who.starts_with("registers"),
@@ -357,7 +356,7 @@ fn of_function<'a>(who: &str, words: &mut impl Iterator<Item = &'a str>) -> Opti
     is_register(region, hex(offset)?).then_some(Written { cpu: package, register, value, refused: false })
 }
 
-/// The times of the marks of steps and of the end of the last one, ns.
+/// Times of the marks of steps, and of the end of the last step, ns.
 pub fn marks(registers: &str) -> Vec<u64> {
     let log = Log::read(registers);
     log.marks.iter().chain(log.ends.last().and_then(Option::as_ref)).map(|(_, ns)| *ns).collect()
@@ -374,12 +373,12 @@ fn nanoseconds(text: &str) -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
-/// Milliseconds that a CPU needs to be at its frequency after it has become busy: the silicon's
-/// ramp and the firmware's choice by load.
+/// Milliseconds until a CPU that has become busy reaches its frequency: the silicon's ramp and the
+/// firmware's reaction to load.
 const SETTLES: usize = 4;
 
-/// The frequencies of CPUs that were busy in every nanosecond of some lines of the silicon's log in
-/// turn.
+/// The frequencies of CPUs that were busy in every nanosecond of some consecutive lines of the
+/// silicon's log.
 fn busy(lines: &[silicon::Line], from_ns: u64, to_ns: u64) -> BTreeMap<u32, Busy> {
     let (from, to) = (from_ns as f64 / 1e6, to_ns as f64 / 1e6);
     let mut found: BTreeMap<u32, Busy> = BTreeMap::new();
@@ -422,7 +421,7 @@ mod tests {
         assert_eq!((base.policies(), base.cpus(0)), (vec![0], vec![0]));
         assert_eq!(one.register(0, "0xc00102b3"), Some(0x55));
         assert_eq!(one.register(0, "0x10"), None);
-        // Of the mailbox only what is new.
+        // For the mailbox, only changed fields.
         assert_eq!(one.writes.last().map(|w| (&*w.register, w.value)), Some(("mailbox.max", 8)));
         assert_eq!((&*one.answers[0].answer, &*one.answers[0].value), ("EINVAL", "x y"));
         assert_eq!(two.load.len(), 1);

@@ -1,5 +1,4 @@
-//! Results, and what is made of them: KTAP for tools, one HTML page for people. JSON is made by
-//! serde.
+//! Results, and their output: KTAP for tools, one HTML page for people, JSON through serde.
 
 use std::fmt::Write as _;
 
@@ -14,9 +13,9 @@ use crate::step::Step;
 pub enum Outcome {
     Pass,
     Fail,
-    /// It failed, and that is known.
+    /// It failed, but the failure is known.
     Known,
-    /// It does not apply.
+    /// It does not apply to this mode.
     Skip,
     /// It could not be judged.
     CannotTell,
@@ -27,10 +26,10 @@ pub enum Outcome {
 pub struct Test {
     pub name: String,
     pub outcome: Outcome,
-    /// Why it was skipped, is known, or cannot be judged.
+    /// Why the test was skipped, is known to fail, or cannot be judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What was seen.
+    /// The observations.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<String>,
     /// The shortest sequence found that shows a failure.
@@ -52,7 +51,7 @@ impl Test {
         Test { details: lines, ..Test::new(name, Outcome::Fail) }
     }
 
-    /// A failure for a kind of the kernel's own reports.
+    /// A failure for one kind of the kernel's own reports.
     pub fn kernel_report(kind: &str, text: Vec<String>) -> Test {
         Test::fail(format!("kernel-messages.{}", kind.replace(' ', "-")), text)
     }
@@ -96,10 +95,10 @@ impl Group {
         format!("{}:{}:{}", self.machine, self.mode, self.topic)
     }
 
-    /// The worst of the tests.
+    /// The worst outcome of the tests.
     pub fn outcome(&self) -> Outcome {
         let has = |outcome| self.tests.iter().any(|test| test.outcome == outcome);
-        // A failure is a failure whatever else could not be judged.
+        // A failure counts even if other tests could not be judged.
         if has(Outcome::Fail) {
             Outcome::Fail
         } else if has(Outcome::CannotTell) {
@@ -118,7 +117,7 @@ pub struct Suite {
     /// The tested kernel, as `--kernel` gave it, and its release.
     pub kernel: String,
     pub release: String,
-    /// What it is compared with.
+    /// The baseline, as `--baseline` gave it, or the release of a recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
     pub seed: u64,
@@ -126,7 +125,7 @@ pub struct Suite {
     pub groups: Vec<Group>,
 }
 
-/// What `git bisect run` takes.
+/// A verdict in the form that `git bisect run` expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Good,
@@ -145,8 +144,8 @@ impl Verdict {
 }
 
 impl Suite {
-    /// One failure makes it bad. If nothing was tested, or something could not be, nothing can be
-    /// said.
+    /// One failure makes the kernel bad. If nothing was tested, or a test could not be judged,
+    /// there is no verdict.
     pub fn verdict(&self) -> Verdict {
         let has = |outcome| self.groups.iter().any(|group| group.outcome() == outcome);
         if has(Outcome::Fail) {
@@ -202,7 +201,7 @@ fn line(outcome: &Outcome, number: usize, name: &str, reason: Option<&str>) -> S
     }
 }
 
-/// One page without anything from elsewhere.
+/// A self-contained page.
 pub fn html(suite: &Suite) -> String {
     let mut out = String::from(
         "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>flyball guest test</title><style>\

@@ -1,8 +1,8 @@
-//! The contract of cpufreq drivers as a table of rules. Each is checked after every step and names
-//! its source; a file below rules/ has those of one driver.
+//! The contract of cpufreq drivers as a table of rules. Each rule is checked after every step and
+//! names its source; each file below rules/ has the rules of one driver.
 //!
-//! A rule compares what sysfs reports, what reached the register or mailbox, and what the silicon
-//! does under load. Where kernels differ and the documentation leaves it open, a rule accepts all
+//! A rule compares what sysfs reports, the content of the register or mailbox, and the silicon's
+//! behaviour under load. If kernels differ and the documentation leaves it open, a rule accepts all
 //! of them: `difference` compares kernels exactly.
 
 mod acpi;
@@ -26,36 +26,36 @@ use crate::{
 
 /// A rule.
 pub struct Rule {
-    /// `subject.rule`; stable.
+    /// Stable identifier `subject.rule`.
     pub id: &'static str,
     /// What must hold.
     pub about: &'static str,
-    /// Where the kernel's documentation says so.
+    /// The kernel documentation that requires it.
     pub source: &'static str,
-    /// Which modes it is about.
+    /// The modes to which it applies.
     pub applies: fn(&Mode) -> bool,
-    /// Nothing, or one line for each violation.
+    /// Returns one line for each violation.
     pub check: fn(&Case<'_>) -> Vec<String>,
 }
 
-/// A moment of a sequence.
+/// A point in a sequence.
 pub struct Case<'a> {
     pub mode: &'a Mode,
-    /// What was done; `None` for the base state.
+    /// The step; `None` for the base state.
     pub step: Option<&'a Step>,
-    /// Before the step; for the base state the same as after.
+    /// Observation before the step; for the base state it equals `after`.
     pub before: &'a Observation,
     pub after: &'a Observation,
     /// The base state of the boot's first sequence.
     pub first: &'a Observation,
-    /// All that came before in the sequence, with the steps: the state of index i is before the
-    /// step of index i.
+    /// All earlier observations in the sequence with their steps: the state at index i is before
+    /// the step at index i.
     pub earlier: &'a [(&'a Observation, Option<&'a Step>)],
     pub asked: &'a Asked,
 }
 
 impl Case<'_> {
-    /// The file that the step writes, without directories, and the value.
+    /// The file that the step writes, without directories, and its value.
     pub fn written(&self) -> Option<(&str, &str)> {
         match self.step? {
             Step::Write { path, value } => Some((path.rsplit('/').next().unwrap_or_default(), value)),
@@ -63,13 +63,13 @@ impl Case<'_> {
         }
     }
 
-    /// Every write of the step was refused, and there was one.
+    /// Returns whether every write of the step failed, and there was at least one.
     pub fn is_refused(&self) -> bool {
         let answers = &self.after.answers;
         !answers.is_empty() && answers.iter().all(|answer| !answer.is_ok())
     }
 
-    /// The driver is in the mode that is tested; sequences may have left it.
+    /// Returns whether the driver is in the tested mode; sequences may have left it.
     pub fn is_home(&self) -> bool {
         let driver =
             self.after.policies().first().and_then(|policy| self.after.policy(*policy, "scaling_driver"));
@@ -78,13 +78,13 @@ impl Case<'_> {
         status && driver == Some(self.mode.scaling_driver())
     }
 
-    /// Which attributes differ between before and after.
+    /// The attributes that differ between before and after.
     pub fn changed(&self) -> Vec<(&str, Option<&str>, Option<&str>)> {
         differences(self.before, self.after)
     }
 }
 
-/// The attributes that two observations do not have in common.
+/// The attributes in which two observations differ.
 pub fn differences<'a>(
     a: &'a Observation,
     b: &'a Observation,
@@ -96,18 +96,17 @@ pub fn differences<'a>(
     all.filter(|(_, old, new)| old != new).collect()
 }
 
-/// The limits that were asked for through sysfs, per policy; `None` where the driver may have set
-/// one itself.
+/// The limits requested through sysfs, by policy; `None` if the driver may have set one itself.
 #[derive(Debug, Clone, Default)]
 pub struct Asked {
     pub min: BTreeMap<u32, i64>,
     pub max: BTreeMap<u32, i64>,
-    /// The speed asked of the userspace governor.
+    /// The speed requested from the userspace governor.
     pub speed: BTreeMap<u32, i64>,
 }
 
 impl Asked {
-    /// After the base state was set.
+    /// The limits after the base state was set.
     fn base(base: &Observation) -> Asked {
         let mut asked = Asked::default();
         for policy in base.policies() {
@@ -141,10 +140,10 @@ impl Asked {
                 "scaling_min_freq" => set(&mut self.min),
                 "scaling_setspeed" => set(&mut self.speed),
                 "scaling_governor" => drop(policy.map(|policy| self.speed.remove(&policy))),
-                // cpufreq_driver->set_boost of some drivers writes the policy's request.
+                // set_boost in some drivers writes the policy's request.
                 "boost" => self.max.clear(),
-                // A policy that is made again has the driver's requests; which of them counts is
-                // the driver's matter.
+                // A policy that is created again has the driver's requests; which of them applies
+                // depends on the driver.
                 "status"
                     if before.get("amd_pstate/status") != after.get("amd_pstate/status")
                         || before.get("intel_pstate/status") != after.get("intel_pstate/status") =>
@@ -157,7 +156,7 @@ impl Asked {
     }
 }
 
-/// A number as the kernel's kstrtouint reads it.
+/// A number in the format of the kernel's kstrtouint.
 pub fn number(text: &str) -> Option<i64> {
     let text = text.trim();
     match text.strip_prefix("0x") {
@@ -173,13 +172,13 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
         .flatten()
 }
 
-/// The rules of a mode. Those of cpufreq are not about Speed Select's device.
+/// The rules of a mode. Rules of cpufreq do not cover Speed Select's device.
 pub fn of(mode: &Mode) -> impl Iterator<Item = &'static Rule> {
     let about_calls = |rule: &Rule| rule.id.starts_with("speed-select.");
     rules().filter(move |rule| about_calls(rule) == mode.shape.is_some() && (rule.applies)(mode))
 }
 
-/// A rule that did not hold.
+/// A violated rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
     pub rule: String,
@@ -190,7 +189,8 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// The sequence that shows it. A base state that differs was spoilt by the sequence before.
+    /// The sequence that shows the violation. If a base state differs, the sequence before it
+    /// caused that.
     pub fn shown_by(&self) -> Option<usize> {
         match self.step {
             Some(_) => Some(self.sequence),
@@ -198,8 +198,8 @@ impl Violation {
         }
     }
 
-    /// What went wrong, each with the rule and without numbers: the same for another CPU or another
-    /// frequency, not for another attribute.
+    /// The violations with their rule and without numbers: equal for another CPU or another
+    /// frequency, but not for another attribute.
     pub fn shapes(&self) -> impl Iterator<Item = String> {
         let word = |word: &str| match word {
             word if word.trim_start_matches(['\'', '-', '(']).starts_with(|c: char| c.is_ascii_digit()) => {
@@ -247,7 +247,7 @@ pub fn check(mode: &Mode, sequences: &[Sequence], runs: &[Run]) -> Vec<Violation
     found
 }
 
-/// The rule of this name.
+/// The rule with this id.
 pub fn find(id: &str) -> Option<&'static Rule> {
     rules().find(|rule| rule.id == id)
 }

@@ -1,7 +1,7 @@
-//! A kernel's recorded behaviour as one file: for each mode the sequences and what came of them.
-//! The file is JSON, compressed with gzip; observations are kept as what changed.
+//! A kernel's recorded behaviour as one file: for each mode the sequences and their observations.
+//! The file is gzipped JSON; observations are stored as differences.
 //!
-//! It may come from anywhere: reading is bounded.
+//! The file may come from anywhere, so reading is bounded.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,13 +16,13 @@ use crate::{
     step::Sequence,
 };
 
-/// The format's name and number.
+/// The format's name and version.
 pub const FORMAT: &str = "flyball-drivertest/1";
 
-/// The most bytes of an unpacked file.
+/// Maximum size of the unpacked file in bytes.
 const MAX: u64 = 512 << 20;
 
-/// A file.
+/// A recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
     pub format: String,
@@ -31,7 +31,7 @@ pub struct Saved {
     pub modes: Vec<ModeRecord>,
 }
 
-/// What a kernel did in one mode.
+/// A kernel's behaviour in one mode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModeRecord {
     pub machine: String,
@@ -50,13 +50,13 @@ struct PackedRun {
     observations: Vec<Packed>,
 }
 
-/// An observation as the difference to the one before it.
+/// An observation as the difference from the previous one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct Packed {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     answers: Vec<Answer>,
-    /// `None`: the file is gone.
+    /// `None` if the file has disappeared.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     attributes: BTreeMap<String, Option<String>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -144,7 +144,7 @@ impl Saved {
         self.modes.iter().find(|record| record.machine == mode.machine && record.mode == mode.name)
     }
 
-    /// The file's bytes.
+    /// The recording as bytes of a file.
     pub fn write(&self) -> io::Result<Vec<u8>> {
         let mut gzip = flate2::GzBuilder::new().mtime(0).write(Vec::new(), flate2::Compression::default());
         serde_json::to_writer(&mut gzip, self)?;
@@ -152,7 +152,7 @@ impl Saved {
         gzip.finish()
     }
 
-    /// Reads the file's bytes.
+    /// Parses a file's bytes.
     pub fn read(bytes: &[u8]) -> Result<Saved, String> {
         let mut text = String::new();
         let unpacked = flate2::read::GzDecoder::new(bytes).take(MAX).read_to_string(&mut text);

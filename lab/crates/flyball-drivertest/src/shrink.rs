@@ -1,5 +1,5 @@
-//! From a sequence that shows a failure to a shorter one that still does. Candidates of one round
-//! run in one boot, each from the base state.
+//! Shortens a sequence that shows a failure. The candidates of one round run in one boot, each from
+//! the base state.
 
 use crate::{
     boots::{Boots, CannotTell},
@@ -8,29 +8,29 @@ use crate::{
     step::{Sequence, Step},
 };
 
-/// Rounds at most.
+/// Maximum number of rounds.
 const ROUNDS: usize = 5;
-/// Candidates of a round at most.
+/// Maximum number of candidates per round.
 const CANDIDATES: usize = 120;
-/// A sequence of so many steps is short enough: the first round has tried what is shorter.
+/// A sequence with this many steps is short enough: the first round has tried shorter ones.
 const SHORT: usize = 2;
 
-/// A failure to be shown by fewer steps.
+/// A failure, and the steps that show it.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// What fails: a rule, or a kind of message.
+    /// The failed rule, or the kind of message.
     pub id: String,
     /// The steps that show it; the last one is where it was seen.
     pub steps: Vec<Step>,
-    /// It was seen in the base state after the steps, so that any of them may be the last that it
-    /// needs.
+    /// True if the failure was in the base state after the steps, so that any of them may be the
+    /// last required one.
     pub is_after: bool,
 }
 
-/// Which candidates show which failure: pairs of the candidate's index and the failure's id.
+/// Finds which candidates show which failure: pairs of the candidate's index and the failure's id.
 pub type Shows<'a> = dyn Fn(&[Sequence], &Seen) -> Vec<(usize, String)> + 'a;
 
-/// Shortens all failures together. What does not show again, for whatever reason, stays as it is.
+/// Shortens all failures together. A failure that does not reproduce keeps its steps.
 pub fn shrink(
     boots: &dyn Boots,
     mode: &Mode,
@@ -53,9 +53,9 @@ pub fn shrink(
         if all.is_empty() {
             break;
         }
-        // The shortest first: some messages come once per boot.
+        // Shortest first, because some messages come once per boot.
         all.sort_by_key(|(_, steps)| steps.len());
-        // Failures of one sequence have candidates in common.
+        // Failures of one sequence share candidates.
         let mut distinct: Vec<Vec<Step>> = Vec::new();
         for (_, steps) in &all {
             if !distinct.contains(steps) {
@@ -64,7 +64,7 @@ pub fn shrink(
         }
         let name = |(at, steps): (usize, Vec<Step>)| Sequence { name: format!("shrink.{at}"), steps };
         let mut sequences: Vec<Sequence> = distinct.into_iter().enumerate().map(name).collect();
-        // The base state after the last one is judged too.
+        // The base state after the last candidate is judged too.
         sequences.push(Sequence { name: "end".to_owned(), steps: Vec::new() });
         let found = shows(&sequences, &guests::run(boots, mode, &sequences, seed)?);
         for (index, failure) in failures.iter_mut().enumerate() {
@@ -81,7 +81,7 @@ pub fn shrink(
                     failure.steps.clone_from(&sequence.steps);
                     open[index] = failure.steps.len() > SHORT;
                 }
-                // What no pair shows is tried in parts.
+                // If no pair shows it, try parts of the sequence.
                 _ => open[index] = round <= usize::from(failure.is_after),
             }
         }
@@ -89,18 +89,18 @@ pub fn shrink(
     Ok(())
 }
 
-/// The last steps alone, and the last with one other.
+/// The last steps alone, and the last step with one other.
 fn pairs(steps: &[Step]) -> Vec<Vec<Step>> {
     let count = steps.len();
     let Some(last) = steps.last() else { return Vec::new() };
     let mut all: Vec<Vec<Step>> = (1..count.min(5)).map(|tail| steps[count - tail..].to_vec()).collect();
-    // From the end: what is near is more often the cause.
+    // From the end, because the cause is usually close.
     all.extend(steps[..count - 1].iter().rev().map(|step| vec![step.clone(), last.clone()]));
     all
 }
 
-/// All but one step or a part of the steps; and one step with the last two, of which the first
-/// often is half of the cause (offline and online, off and on).
+/// Removes one step or a part of the steps; also one step with the last two, the first of which is
+/// often half of the cause (offline and online, off and on).
 fn parts(steps: &[Step]) -> Vec<Vec<Step>> {
     let count = steps.len();
     let mut all: Vec<Vec<Step>> = Vec::new();
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::boots::{Ended, Job};
 
-    /// A driver that fails after a write of 7 and then of 9, whatever is between.
+    /// A driver that fails after a write of 7 and a later write of 9.
     struct Fails;
 
     impl Boots for Fails {

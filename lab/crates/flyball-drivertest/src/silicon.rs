@@ -1,16 +1,16 @@
-//! The silicon's log: one line per millisecond of guest time, with `ms`, per package W and C, per
-//! CPU kHz and busy ns.
+//! The silicon's log: one line per millisecond of guest time, with `ms`, W and C of each package,
+//! and kHz and busy ns of each CPU.
 
 /// A line.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Line {
-    /// The end of the time that it is about.
+    /// End of the line's interval.
     pub ms: f64,
-    /// Of all packages, mean since the line before.
+    /// Mean power of all packages since the previous line.
     pub watts: f64,
-    /// Of the warmest package.
+    /// Temperature of the hottest package.
     pub celsius: f64,
-    /// kHz, and busy ns since the line before.
+    /// kHz, and busy ns since the previous line, of each CPU.
     pub cpus: Vec<(u32, u64)>,
 }
 
@@ -18,11 +18,11 @@ impl Line {
     fn read(line: &str) -> Option<Line> {
         let (ms, rest) = line.split_once(' ')?;
         let mut out = Line { ms: ms.parse().ok()?, ..Line::default() };
-        // Lines do not say how many packages there are: power and temperature have a point,
+        // Lines do not tell the number of packages. Power and temperature have a decimal point,
         // frequencies do not.
         let words: Vec<&str> = rest.split(' ').collect();
         let packages = words.iter().take_while(|word| word.contains('.')).count();
-        // A line that was cut.
+        // A truncated line.
         if !packages.is_multiple_of(2) || !(words.len() - packages).is_multiple_of(2) {
             return None;
         }
@@ -36,18 +36,18 @@ impl Line {
     }
 }
 
-/// A CPU that was busy for so much of a millisecond shows the frequency that it has; a slice may
-/// end a little after it.
+/// A CPU that is busy for this long in a millisecond shows its frequency; a time slice may end
+/// slightly later.
 pub(crate) const BUSY_NS: u64 = 940_000;
 
-/// The lines of the time between two moments, ms.
+/// The lines between two times, ms.
 pub(crate) fn between(lines: &[Line], from: f64, to: f64) -> &[Line] {
     let first = lines.partition_point(|line| line.ms <= from);
     let last = lines.partition_point(|line| line.ms <= to);
     &lines[first.min(last)..last]
 }
 
-/// The lines that can be read.
+/// The readable lines.
 pub(crate) fn lines(log: &str) -> impl Iterator<Item = Line> {
     log.lines().filter_map(Line::read)
 }

@@ -1,10 +1,10 @@
-//! Speed Select as the kernel's drivers give it to programs: the calls of /dev/isst_interface with
-//! the layouts of their arguments (include/uapi/linux/isst_if.h).
+//! Speed Select's interface to programs: the calls of /dev/isst_interface, and the layouts of their
+//! arguments (include/uapi/linux/isst_if.h).
 //!
 //! - `program`: the program that makes calls in a guest;
-//! - `shape`: what a machine has: power domains, levels, cores, and the calls that read all that
+//! - `shape`: a machine's power domains, levels and cores, and the calls that read everything that
 //!   can be set;
-//! - `state`: what these calls were answered.
+//! - `state`: the answers to these calls.
 
 mod program;
 mod shape;
@@ -17,10 +17,10 @@ pub use state::{Class, DomainState, State, class_of_word};
 /// The device.
 pub const DEVICE: &str = "/dev/isst_interface";
 
-/// The program, as agent.sh and reproducers know it.
+/// The program's name in agent.sh and in reproducers.
 const PROGRAM: &str = "\"$isst\"";
 
-/// Commands that one call may carry (ISST_IF_CMD_LIMIT).
+/// Maximum number of commands in a call (ISST_IF_CMD_LIMIT).
 pub const MAX_COMMANDS: u64 = 64;
 
 /// Numbers of calls.
@@ -50,9 +50,9 @@ pub mod nr {
 pub struct Field {
     pub name: &'static str,
     pub at: usize,
-    /// Bytes of one value.
+    /// Size of a value in bytes.
     pub width: usize,
-    /// Values; more than one is an array.
+    /// Number of values; more than one is an array.
     pub count: usize,
 }
 
@@ -68,17 +68,17 @@ const fn many(name: &'static str, at: usize, width: usize, count: usize) -> Fiel
 #[derive(Debug, PartialEq, Eq)]
 pub struct Call {
     pub nr: u32,
-    /// As in isst_if.h, without ISST_IF_.
+    /// Name in isst_if.h, without ISST_IF_.
     pub name: &'static str,
-    /// As ioctl(2) gets it.
+    /// Number for ioctl(2).
     pub number: u32,
-    /// What the caller says.
+    /// Fields set by the caller.
     pub asks: &'static [Field],
-    /// What the kernel answers, besides.
+    /// Other fields, which the kernel sets.
     pub answers: &'static [Field],
-    /// Where the commands begin of a call that takes several, the bytes of each, and their fields.
+    /// Offset, size and fields of the commands, for a call that takes several.
     pub commands: Option<(usize, usize, &'static [Field])>,
-    /// Bytes without commands.
+    /// Size without commands.
     pub size: usize,
 }
 
@@ -326,12 +326,12 @@ const CALLS: &[Call] = &[
     ),
 ];
 
-/// The call of this number without direction and type; numbers that there are not give the first.
+/// The call with this number (without direction and type); an unknown number gives the first call.
 pub fn by_nr(nr: u32) -> &'static Call {
     CALLS.iter().find(|call| call.nr == nr).unwrap_or(&CALLS[0])
 }
 
-/// The call that ioctl(2) gets as this number.
+/// The call with this ioctl(2) number.
 pub fn by_number(number: u32) -> Option<&'static Call> {
     CALLS.iter().find(|call| call.number == number)
 }
@@ -341,7 +341,7 @@ pub fn by_name(name: &str) -> Option<&'static Call> {
     CALLS.iter().find(|call| call.name == name)
 }
 
-/// A value of an argument; 0 where the argument is too short.
+/// A value in an argument; 0 if the argument is too short.
 fn value(argument: &[u8], at: usize, width: usize) -> u64 {
     let bytes = argument.get(at..at + width).unwrap_or_default();
     bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
@@ -354,7 +354,7 @@ fn put(argument: &mut [u8], at: usize, width: usize, value: u64) {
 }
 
 impl Call {
-    /// A field of the argument; of an array the first value.
+    /// A field of the argument; for an array, its first value.
     pub fn get(&self, argument: &[u8], name: &str) -> u64 {
         self.list(argument, name).first().copied().unwrap_or_default()
     }
@@ -374,13 +374,13 @@ impl Call {
         field.map_or(0, |field| value(argument, from + command * bytes + field.at, field.width))
     }
 
-    /// Commands that the caller announces, 0 if that is more than the kernel takes.
+    /// The number of commands in the argument; 0 if the kernel would reject it.
     pub fn count(&self, argument: &[u8]) -> usize {
         let count = self.get(argument, "cmd_count");
         if count > MAX_COMMANDS { 0 } else { count as usize }
     }
 
-    /// An argument with these fields; the others are 0.
+    /// An argument with these fields; all others are 0.
     pub fn argument(&self, values: &[(&str, u64)]) -> Vec<u8> {
         let mut bytes = vec![0; self.size];
         for (name, value) in values {
@@ -391,8 +391,8 @@ impl Call {
         bytes
     }
 
-    /// An argument with these commands and these fields before them. Their count is in it unless
-    /// `values` has one.
+    /// An argument with these commands, and these fields before them. It contains their count
+    /// unless `values` sets it.
     pub fn with_commands(&self, values: &[(&str, u64)], commands: &[&[(&str, u64)]]) -> Vec<u8> {
         let mut all = vec![("cmd_count", commands.len() as u64)];
         all.extend(values);
@@ -409,7 +409,7 @@ impl Call {
         bytes
     }
 
-    /// What a caller asks for, in words.
+    /// Describes a caller's request in words.
     fn describe(&self, argument: &[u8]) -> String {
         let mut text = self.name.to_owned();
         for field in self.asks {
@@ -432,18 +432,18 @@ impl Call {
     }
 }
 
-/// What a call asks for, in words.
+/// Describes a call's request in words.
 pub fn describe(number: u32, argument: &[u8]) -> String {
     by_number(number).map_or_else(|| "unknown".to_owned(), |call| call.describe(argument))
 }
 
-/// Whether a name in the log of writes is that of a register of Speed Select.
+/// Returns whether a name in the log of writes is a register of Speed Select.
 pub fn is_register(name: &str) -> bool {
     ["tpmi.", "registers.", "mailbox.0x"].iter().any(|begin| name.starts_with(begin))
         || matches!(name, "0xb0" | "0xb1" | "0x1ad" | "0x1ae" | "0x1af" | "0x64b")
 }
 
-/// The fields that differ between two replies to a call: the name, old and new values.
+/// The fields in which two replies to a call differ: name, old and new value.
 pub fn differing(call: &Call, old: &[u8], new: &[u8]) -> Vec<(String, String, String)> {
     let mut all = Vec::new();
     let show = |list: &[u64]| list.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
@@ -464,8 +464,8 @@ pub fn differing(call: &Call, old: &[u8], new: &[u8]) -> Vec<(String, String, St
     all
 }
 
-/// What a path of the observed state is called without its numbers, and the first field that
-/// differs of two answers.
+/// A path of the observed state without its numbers, and the first field in which two answers
+/// differ.
 pub fn differing_state(path: &str, old: &str, new: &str) -> Option<(String, String, String)> {
     let name = path.strip_prefix("isst/")?.rsplit('/').next()?;
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
@@ -494,13 +494,13 @@ pub fn kind(number: u32, argument: &[u8]) -> String {
     }
 }
 
-/// A shell command that makes calls one after the other.
+/// A shell command that makes calls in order.
 pub fn command(calls: &[(u32, Vec<u8>)]) -> String {
     let words = calls.iter().map(|(number, argument)| format!(" {number:#x} {}", hex(argument)));
     format!("{PROGRAM} {DEVICE}{}", words.collect::<String>())
 }
 
-/// A call with its values as coarse as a fuzzer's idea of something new should be.
+/// A call with its values as coarse as a fuzzer needs to detect something new.
 pub fn coarse(number: u32, argument: &[u8]) -> String {
     let mut text = kind(number, argument);
     let Some(call) = by_number(number) else { return text };
@@ -524,7 +524,7 @@ pub fn coarse(number: u32, argument: &[u8]) -> String {
     text
 }
 
-/// Bytes as the program takes them.
+/// Formats bytes for the program.
 pub fn hex(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "-".to_owned();
@@ -532,7 +532,7 @@ pub fn hex(bytes: &[u8]) -> String {
     flyball_text::hex(bytes)
 }
 
-/// Bytes from what the program prints or takes.
+/// Parses bytes in the program's format.
 pub fn bytes(hex: &str) -> Option<Vec<u8>> {
     if matches!(hex, "" | "-") {
         return Some(Vec::new());
@@ -540,7 +540,7 @@ pub fn bytes(hex: &str) -> Option<Vec<u8>> {
     if hex.len() > 8192 { None } else { flyball_text::unhex(hex) }
 }
 
-/// What ioctl(2) returned, as `ok` or an errno's name, from the program's 64 bits.
+/// Converts the program's 64-bit result of ioctl(2) to `ok` or an errno's name.
 pub fn answer(returned: &str) -> String {
     const NAMES: &[(i64, &str)] = &[
         (1, "EPERM"),

@@ -1,4 +1,4 @@
-//! A step, a sequence of steps, and the lines by which `agent.sh` is given them.
+//! A step, a sequence of steps, and their text form for `agent.sh`.
 
 use std::fmt;
 
@@ -9,11 +9,10 @@ use crate::speed_select;
 /// The script that runs steps in the guest.
 pub const AGENT: &str = include_str!("agent.sh");
 
-/// One thing that is done to the driver. Paths are below /sys/devices/system/cpu and may be shell
-/// patterns.
+/// An action on the driver. Paths are below /sys/devices/system/cpu and may be shell patterns.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// Write a value to every file that the path names.
+    /// Write a value to every file that matches the path.
     Write { path: String, value: String },
     /// Keep all CPUs busy, milliseconds.
     Load(u32),
@@ -21,7 +20,7 @@ pub enum Step {
     Wait(u32),
     /// Run a shell command.
     Run(String),
-    /// Call Speed Select's device: the number as ioctl(2) gets it, and the argument.
+    /// Call Speed Select's device: the number for ioctl(2), and the argument.
     Ioctl { number: u32, argument: Vec<u8> },
     /// Break the firmware in these ways, or repair it (0): lab/docs/guest.md, firmware faults.
     Firmware(u8),
@@ -32,7 +31,7 @@ impl Step {
         Step::Write { path: path.into(), value: value.into() }
     }
 
-    /// Reads what `Display` has written.
+    /// Parses the output of `Display`.
     pub fn parse(line: &str) -> Option<Step> {
         let (op, rest) = line.split_once(' ')?;
         let seconds =
@@ -46,7 +45,7 @@ impl Step {
             "p" => seconds().map(Step::Wait),
             "x" => Some(Step::Run(rest.to_owned())),
             "i" => {
-                // What follows is for people.
+                // The remaining text is for people.
                 let mut words = rest.split(' ');
                 let number = u32::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
                 Some(Step::Ioctl { number, argument: speed_select::bytes(words.next()?)? })
@@ -96,8 +95,8 @@ pub struct Sequence {
     pub steps: Vec<Step>,
 }
 
-/// The text of a file of steps for the agent: each sequence after a return to the base state. Step
-/// 1 is the first return; numbers go on over all sequences.
+/// The file of steps for the agent: each sequence follows a return to the base state. Step 1 is the
+/// first return; numbers continue over all sequences.
 pub fn script(reset: &[Step], sequences: &[Sequence]) -> String {
     let mut text = String::new();
     let mut number = 0;

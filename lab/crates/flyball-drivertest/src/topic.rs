@@ -1,4 +1,4 @@
-//! What is tested. A topic is one file below topic/ and one line in [`TOPICS`].
+//! The topics of tests. Each is one file below topic/ and one line in [`TOPICS`].
 
 mod behaviour;
 mod contract;
@@ -21,28 +21,28 @@ use crate::{
 
 /// A part of the suite, run on each mode.
 pub trait Topic: Sync {
-    /// The word of `--only`.
+    /// The word for `--only`.
     fn name(&self) -> &'static str;
 
     /// What it tests, in a line.
     fn about(&self) -> &'static str;
 
-    /// Whether a suite without `--only` runs it.
+    /// Returns whether a suite without `--only` runs it.
     fn is_default(&self, _bench: &Bench<'_>) -> bool {
         true
     }
 
-    /// Whether it can be run in this mode.
+    /// Returns whether it can run in this mode.
     fn applies(&self, _mode: &Mode) -> bool {
         true
     }
 
-    /// Options of the kernel's configuration that it needs besides the mode's.
+    /// Kernel configuration options that it needs in addition to the mode's.
     fn options(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Runs it. What could not be judged is an error: the suite then ends with 125.
+    /// Runs the topic. An error means that it could not be judged; the suite then ends with 125.
     fn run(&self, bench: &Bench<'_>, mode: &Mode) -> Result<Vec<Test>, CannotTell>;
 }
 
@@ -55,43 +55,43 @@ pub const TOPICS: &[&dyn Topic] = &[
     &behaviour::Behaviour,
 ];
 
-/// What a topic has to work with.
+/// The inputs of a topic.
 pub struct Bench<'a> {
     /// The kernel that is tested.
     pub kernel: &'a dyn Boots,
-    /// The kernel that it is compared with.
+    /// The kernel to compare with.
     pub baseline: Option<&'a dyn Boots>,
-    /// Recorded behaviour that it is compared with.
+    /// Recorded behaviour to compare with.
     pub against: Option<&'a Saved>,
-    /// Of sequences, the silicon and the guest.
+    /// Seed of sequences, silicon and guest.
     pub seed: u64,
-    /// Failures are shown with the shortest sequence that can be found.
+    /// True to show failures with the shortest sequence that can be found.
     pub shrinks: bool,
-    /// What may change from the baseline.
+    /// Allowed changes from the baseline.
     pub thresholds: Option<&'a Thresholds>,
-    /// Gets the recorded behaviour of the tested kernel.
+    /// Receives the recorded behaviour of the tested kernel.
     pub save: Option<&'a (dyn Fn(crate::saved::ModeRecord) + Sync)>,
 }
 
-/// The seed of the baseline's guests where the tested kernel's have `seed`. Each has its own, so
-/// that what goes by chance differs between a kernel and itself too.
+/// The seed of the baseline's guests if the tested kernel's is `seed`. They differ, so that random
+/// differences also appear between a kernel and itself.
 fn of_baseline(seed: u64) -> u64 {
     seed.wrapping_add(1000)
 }
 
-/// How the result of a kernel without any driver begins.
+/// Start of the result of a kernel without any driver.
 const NO_DRIVER: &str = "scaling_driver reads none";
 
 const NO_DEVICE: &str = "there is no /dev/isst_interface, or it does not answer";
 
-/// Whether a test failed because the kernel has no driver at all, which may be its configuration's
-/// fault.
+/// Returns whether a test failed because the kernel has no driver at all, possibly because of its
+/// configuration.
 pub fn has_no_driver(test: &Test) -> bool {
     let lacks = |line: &String| line.starts_with(NO_DRIVER) || line == NO_DEVICE;
     test.name == "driver" && test.details.first().is_some_and(lacks)
 }
 
-/// [`driver_test`] of guests that share the work.
+/// [`driver_test`] for several guests.
 pub(crate) fn driver_of_all(mode: &Mode, seen: &Seen) -> Test {
     match seen.parts.first() {
         Some(part) => driver_test(mode, &part.ended),
@@ -99,8 +99,8 @@ pub(crate) fn driver_of_all(mode: &Mode, seen: &Seen) -> Test {
     }
 }
 
-/// Checks that the mode came up as it should: a driver that does not is a failure of the kernel,
-/// not of the test.
+/// Checks that the mode was entered: a driver that does not bind is a failure of the kernel, not of
+/// the test.
 fn driver_test(mode: &Mode, ended: &Ended) -> Test {
     let boot = ended.record();
     let base = boot.runs.first().and_then(|run| run.observations.first());
@@ -115,7 +115,7 @@ fn driver_test(mode: &Mode, ended: &Ended) -> Test {
     let found = base
         .and_then(|base| base.policies().first().and_then(|policy| base.policy(*policy, "scaling_driver")));
     let wanted = mode.scaling_driver();
-    // IA32_PM_ENABLE: the two modes have the same name.
+    // IA32_PM_ENABLE distinguishes the two modes, which have one name.
     let has_hwp = base.and_then(|base| base.register(0, "0x770")).is_some_and(|on| on & 1 == 1);
     if has_hwp && matches!(mode.kind, Kind::IntelActiveNoHwp | Kind::IntelPassiveNoHwp) {
         return Test::fail("driver", vec!["the driver has switched HWP on".to_owned(), ended.last_words()]);
@@ -130,7 +130,8 @@ fn driver_test(mode: &Mode, ended: &Ended) -> Test {
     )
 }
 
-/// The sequence and step of a number of `step::script`; `None` for the return to the base state.
+/// The sequence and step with this number in `step::script`; `None` for the return to the base
+/// state.
 pub(crate) fn locate(sequences: &[Sequence], number: u32) -> Option<(usize, Option<usize>)> {
     let mut left = number.checked_sub(1)? as usize;
     for (index, sequence) in sequences.iter().enumerate() {

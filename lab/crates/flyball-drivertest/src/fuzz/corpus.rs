@@ -1,5 +1,5 @@
-//! The sequences that showed something new, in memory and as files: one step in a line, as
-//! `flyball guest test` shows them.
+//! The sequences that showed something new, in memory and as files: one step per line, as `flyball
+//! guest test` prints them.
 
 use std::{
     fs, io,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::step::Step;
 
-/// The most steps of a sequence, and sequences of a corpus.
+/// Maximum number of steps in a sequence; the next limit is the number of sequences in a corpus.
 pub(super) const LONGEST: usize = 24;
 const MAX: usize = 4000;
 
@@ -19,11 +19,11 @@ pub(super) struct Corpus {
 }
 
 impl Corpus {
-    /// Reads the corpus of a directory, which is made if it is not there. Files that are not
-    /// sequences are passed over; their count is returned.
+    /// Reads the corpus in a directory, which is created if necessary. Files that are not sequences
+    /// are skipped; their number is returned.
     ///
     /// # Errors
-    /// The directory cannot be made or read.
+    /// The directory cannot be created or read.
     pub(super) fn open(directory: &Path) -> io::Result<(Corpus, usize)> {
         flyball_files::make_dirs(directory)?;
         let mut files: Vec<PathBuf> = Vec::new();
@@ -31,7 +31,7 @@ impl Corpus {
             files.push(entry?.path());
         }
         files.retain(|file| file.extension().is_some_and(|word| word == "steps"));
-        // The order of a directory differs from one to the next.
+        // Directories list their files in different orders.
         files.sort();
         let read = |file: &PathBuf| parse(&fs::read_to_string(file).ok()?);
         let entries: Vec<Vec<Step>> = files.iter().take(MAX).filter_map(read).collect();
@@ -39,7 +39,7 @@ impl Corpus {
         Ok((Corpus { entries, directory: Some(directory.to_owned()) }, passed_over))
     }
 
-    /// Keeps a sequence.
+    /// Adds a sequence to the corpus.
     ///
     /// # Errors
     /// Its file cannot be written.

@@ -1,9 +1,9 @@
-//! What a driver did in a sequence, as a set of numbers: how each step was answered, which
-//! attributes changed, which parts of which registers were written, in which state of the driver. A
-//! sequence with a number that was not seen before is worth keeping.
+//! A driver's behaviour in a sequence as a set of numbers: the result of each step, the changed
+//! attributes, the written parts of registers, and the driver's state. A sequence with a new number
+//! is worth keeping.
 //!
-//! Numbers of CPUs and policies are left out, and frequencies are compared with the limits, so that
-//! the same thing on another CPU or at another frequency is not new.
+//! Numbers of CPUs and policies are ignored, and frequencies are compared with the limits, so that
+//! the same behaviour on another CPU or at another frequency is not new.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -16,10 +16,10 @@ use crate::{
     step::Step,
 };
 
-/// Registers of a step of which the order counts.
+/// Number of a step's register writes whose order counts.
 const ORDER: usize = 4;
 
-/// What was seen, each with the index of its step.
+/// Behaviours, each with the index of its step.
 pub(super) fn features(steps: &[Step], run: &Run) -> Vec<(usize, u64)> {
     let mut all = Vec::new();
     let mut before_that = String::new();
@@ -54,7 +54,7 @@ pub(super) fn kind(path: &str) -> String {
     path.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// What a step does, in words: the file, and where its value lies.
+/// Describes a step: its file, and the category of its value.
 fn doing(step: &Step, before: &Observation) -> String {
     match step {
         Step::Write { path, value } => {
@@ -72,7 +72,7 @@ fn doing(step: &Step, before: &Observation) -> String {
     }
 }
 
-/// Where a number lies among the policy's limits, or as a coarse size.
+/// The position of a number relative to the policy's limits, or else its rough size.
 fn place(number: i64, path: &str, before: &Observation) -> &'static str {
     let next_to = |name: &str| before.number(&format!("{}/{name}", path.rsplit_once('/')?.0));
     let limits =
@@ -106,8 +106,8 @@ fn answers(after: &Observation) -> Vec<(String, &str)> {
     all
 }
 
-/// The driver's state before a step: its mode, switches, how many CPUs are offline, and of the
-/// step's policy the governor and whether the limits are open.
+/// The driver's state before a step: its mode, switches, number of offline CPUs, and for the step's
+/// policy the governor and whether the limits are open.
 fn state(step: &Step, before: &Observation) -> Vec<String> {
     let get = |path: &str| before.get(path).unwrap_or("-").to_owned();
     let mut all: Vec<String> =
@@ -128,7 +128,8 @@ fn state(step: &Step, before: &Observation) -> Vec<String> {
     all
 }
 
-/// Which bytes of which registers rose and fell, in order, and whether it was the step's own CPU.
+/// The bytes of registers that rose and fell, in order, and whether the register is the step's own
+/// CPU's.
 fn writes(step: &Step, before: &Observation, after: &Observation) -> Vec<(bool, String, Vec<i8>)> {
     let own = match step {
         Step::Write { path, .. } => {

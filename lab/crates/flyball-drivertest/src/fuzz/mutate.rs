@@ -1,4 +1,5 @@
-//! New sequences from kept ones: steps added, left out, replaced, moved, and two sequences joined.
+//! Makes new sequences from kept ones: adds, removes, replaces and moves steps, and joins
+//! sequences.
 
 use rand::{Rng as _, SeedableRng as _, seq::IndexedRandom as _};
 use rand_pcg::Pcg64Mcg;
@@ -6,24 +7,24 @@ use rand_pcg::Pcg64Mcg;
 use super::corpus::LONGEST;
 use crate::{generate::Source, mode::Mode, step::Step, topic};
 
-/// Steps of a sequence that is not made from another.
+/// Number of steps of a sequence that is not derived from another.
 const FRESH: usize = 10;
 
 pub(super) struct Mutator<'a> {
     source: Source<'a>,
     random: Pcg64Mcg,
-    /// What a machine goes through besides its settings.
+    /// Events of a machine, such as sleep, other than settings.
     events: Vec<Step>,
 }
 
 impl<'a> Mutator<'a> {
     pub(super) fn new(mode: &'a Mode, seed: u64) -> Mutator<'a> {
-        // Other steps than those of `contract` with this seed.
+        // Different steps from those of `contract` with this seed.
         let random = Pcg64Mcg::seed_from_u64(seed ^ 0xf022);
         Mutator { source: Source::new(mode, seed ^ 0xf022), random, events: topic::harmless_events(mode) }
     }
 
-    /// A new sequence.
+    /// Returns a new sequence.
     pub(super) fn next(&mut self, corpus: &[Vec<Step>]) -> Vec<Step> {
         let Some(entry) = self.choose(corpus).filter(|_| self.random.random_range(0..5) != 0) else {
             return (0..FRESH).map(|_| self.step()).collect();
@@ -36,7 +37,7 @@ impl<'a> Mutator<'a> {
         steps
     }
 
-    /// Half of the time one of the latest: what is new has not been changed yet.
+    /// Half of the time chooses a recent sequence, which has not been mutated yet.
     fn choose<'c>(&mut self, corpus: &'c [Vec<Step>]) -> Option<&'c Vec<Step>> {
         let latest = &corpus[corpus.len() - corpus.len().div_ceil(4)..];
         if self.random.random() { latest.choose(&mut self.random) } else { corpus.choose(&mut self.random) }
@@ -56,7 +57,7 @@ impl<'a> Mutator<'a> {
             0 | 1 => steps.insert(at, self.step()),
             2 if steps.len() > 1 => drop(steps.remove(inside)),
             3 if !steps.is_empty() => {
-                // Another value for the same file, if chance gives one soon.
+                // Another value for the same file, if one is generated soon.
                 let is_like = |step: &Step| match (step, &steps[inside]) {
                     (Step::Write { path: a, .. }, Step::Write { path: b, .. }) => a == b,
                     _ => false,
@@ -98,7 +99,7 @@ mod tests {
             for _ in 0..400 {
                 let steps = mutator.next(&corpus);
                 assert!((1..=LONGEST).contains(&steps.len()), "{steps:?}");
-                // Files keep steps as lines.
+                // Files store steps as lines.
                 assert!(steps.iter().all(|step| Step::parse(&step.to_string()).as_ref() == Some(step)));
                 corpus.push(steps);
             }

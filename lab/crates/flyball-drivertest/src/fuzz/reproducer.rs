@@ -1,5 +1,4 @@
-//! A finding as a shell script: it needs root and a POSIX shell with the usual tools, nothing of
-//! flyball.
+//! A finding as a shell script, which needs only root and a POSIX shell with the usual tools.
 
 use super::Finding;
 use crate::{
@@ -8,11 +7,11 @@ use crate::{
     step::{AGENT, Step},
 };
 
-/// The part of agent.sh that runs steps lies between these lines.
+/// The part of agent.sh that runs steps is between these lines.
 const FIRST: &str = "# -- steps --\n";
 const LAST: &str = "# -- end of steps --\n";
 
-/// What the steps need besides.
+/// Other definitions that the steps need.
 const HEAD: &str = r#"t=$(mktemp -d) || exit
 trap 'rm -r "$t"' EXIT
 
@@ -25,14 +24,14 @@ register() { # CPU NUMBER
 
 "#;
 
-/// The script. It makes the base state, does the steps, and prints what the finding is about before
-/// and after the last one.
+/// Writes the script. It sets the base state, runs the steps, and prints the finding's subject
+/// before and after the last step.
 pub(super) fn script(finding: &Finding, mode: &Mode, release: &str) -> String {
     let mut text = String::from("#!/bin/sh\n");
     for line in finding.about.iter().chain(&finding.details).flat_map(|text| text.lines()) {
         text.push_str(&format!("# {}\n", line.trim_end()));
     }
-    // The release of a stripped image is not known.
+    // The release of a stripped image is unknown.
     let kernel = if release.starts_with(|c: char| c.is_ascii_digit()) {
         format!("Linux {release}")
     } else {
@@ -68,7 +67,7 @@ pub(super) fn script(finding: &Finding, mode: &Mode, release: &str) -> String {
     text
 }
 
-/// A word for the shell.
+/// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
@@ -88,7 +87,7 @@ fn line(step: &Step) -> String {
     }
 }
 
-/// Lines that print the attributes and registers that the finding's details begin with.
+/// Lines that print the attributes and registers at the start of the finding's details.
 fn shown(finding: &Finding, mode: &Mode) -> String {
     if let Some(shape) = &mode.shape {
         return format!("{}\n", shape.queries_command());

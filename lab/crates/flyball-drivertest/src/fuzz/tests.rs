@@ -3,7 +3,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::boots::{Ended, Job};
 
-/// A driver in words: it writes a byte per step, and one sequence of three writes leaves a limit in
+/// A simulated driver that writes a byte per step. One sequence of three writes leaves a limit in
 /// the base state.
 struct Driver {
     boots: Mutex<usize>,
@@ -43,7 +43,7 @@ impl Boots for Driver {
                             value.len() * path.len() % 200
                         ));
                     }
-                    // Each step of the way needs the one before, with anything between.
+                    // Each of the three writes needs the previous one, with anything in between.
                     let way = [("boost", "0"), ("scaling_governor", "performance"), ("boost", "1")];
                     if progress < way.len() && path.ends_with(way[progress].0) && value == way[progress].1 {
                         progress += 1;
@@ -93,7 +93,7 @@ fn a_seed_gives_the_same_rounds() {
     let (rounds, ids) = of();
     assert_eq!((rounds.clone(), ids), of());
     assert_eq!(rounds.len(), 4);
-    // Later rounds find new things, by what the first one kept.
+    // Later rounds find new behaviours with what the first one kept.
     assert!(rounds.windows(2).all(|pair| pair[1].1 > pair[0].1 && pair[1].2 >= pair[0].2), "{rounds:?}");
 }
 

@@ -1,5 +1,5 @@
-//! Calls of Speed Select's device: every call with arguments that are accepted and that are
-//! refused, scenarios, random calls.
+//! Calls of Speed Select's device: every call with accepted and rejected arguments, scenarios, and
+//! random calls.
 
 use rand::Rng as _;
 
@@ -41,7 +41,7 @@ fn limits(cpu: u32, value: u64) -> Step {
     commands(nr::MSR_COMMAND, &[], &[&write])
 }
 
-/// Calls about a power domain, whichever way the machine takes them.
+/// Makes calls on a power domain, on mailbox and TPMI machines.
 struct Maker<'a> {
     shape: &'a Shape,
 }
@@ -102,7 +102,7 @@ impl Maker<'_> {
         send(d.cpu(), 0xd000, WRITE | core, class << 16)
     }
 
-    /// Places without a power domain, those of which some kernels die last.
+    /// Addresses without a power domain. Those that crash some kernels come last.
     fn absent(&self) -> Vec<[(&'static str, u64); 2]> {
         let place = |package: u64, domain: u64| [("socket_id", package), ("power_domain_id", domain)];
         let (packages, domains) = (u64::from(self.shape.packages), u64::from(self.shape.per_package));
@@ -117,7 +117,7 @@ impl Maker<'_> {
         bare.map(|(p, d)| [("socket_id", u64::from(p)), ("power_domain_id", u64::from(d))]).collect()
     }
 
-    /// Levels that a domain does not have, the nearest first.
+    /// Levels that a domain does not have, nearest first.
     fn no_levels(d: &Domain, most: u64) -> Vec<u64> {
         let highest = u64::from(d.highest());
         let missing = (0..highest).filter(|level| d.level(*level as u32).is_none());
@@ -128,17 +128,17 @@ impl Maker<'_> {
     }
 }
 
-/// Numbers of CPUs that there are not.
+/// Numbers of CPUs that do not exist.
 fn no_cpus(shape: &Shape) -> [u64; 3] {
     [u64::from(shape.cpus), 4096, u64::from(u32::MAX)]
 }
 
-/// Counts of commands that are refused.
+/// Counts of commands that are rejected.
 const NO_COUNTS: [u64; 3] = [0, MAX_COMMANDS + 1, u32::MAX as u64];
 
 type Named = (&'static str, Vec<Step>);
 
-/// The calls of TPMI: what is accepted, and what is refused.
+/// The calls of TPMI, accepted and rejected ones.
 fn of_tpmi(make: &Maker<'_>) -> Vec<Named> {
     let shape = make.shape;
     let (first, last) = (&shape.domains[0], &shape.domains[shape.domains.len() - 1]);
@@ -243,7 +243,7 @@ fn of_association(make: &Maker<'_>) -> Vec<Named> {
     let one = |core: u64, class: u64| [socket, domain, ("logical_cpu", core), ("clos", class)];
     steps.push(assoc(&set, &[&one(0, 3), &one(1, 2)]));
     steps.push(assoc(&[], &[&one(0, 0), &one(1, 0)]));
-    // Cores of no CPU.
+    // Core numbers without a CPU.
     steps.push(assoc(&set, &[&one(63, 1)]));
     steps.push(assoc(&[], &[&one(63, 0)]));
     let many: Vec<[(&str, u64); 4]> = (0..MAX_COMMANDS).map(|core| one(core, 1)).collect();
@@ -258,7 +258,7 @@ fn of_association(make: &Maker<'_>) -> Vec<Named> {
             steps.push(assoc(values, &[&one(core, class)]));
         }
         steps.push(assoc(&[values, &[("punit_cpu_map", 0)]].concat(), &[&one(0, 1)]));
-        // The second of two.
+        // The second of two commands is bad.
         steps.push(assoc(values, &[&one(0, 2), &one(64, 0)]));
     }
     for [socket, domain] in make.absent() {
@@ -282,7 +282,7 @@ fn of_association(make: &Maker<'_>) -> Vec<Named> {
     all
 }
 
-/// What is asked about a level.
+/// Queries about a level.
 fn of_levels(make: &Maker<'_>) -> Vec<Named> {
     const NAMES: [(u32, &str, &str); 6] = [
         (nr::GET_PERF_LEVEL_INFO, "level-info", "level-info-refused"),
@@ -318,7 +318,7 @@ fn of_levels(make: &Maker<'_>) -> Vec<Named> {
     all
 }
 
-/// The commands of the mailbox, and the registers in memory.
+/// The commands of the mailbox, and the memory registers.
 fn of_mailbox(make: &Maker<'_>) -> Vec<Named> {
     let shape = make.shape;
     let d = &shape.domains[0];
@@ -381,7 +381,7 @@ fn of_mailbox(make: &Maker<'_>) -> Vec<Named> {
     steps.push(commands(nr::MBOX_COMMAND, &[], &[&[good[0], good[1], ("sub_command", 0x108)]]));
     steps.extend(no_cpus(shape).map(|cpu| send(cpu as u32, 0x7f00, 0, 0)));
     steps.extend(NO_COUNTS.map(|count| commands(nr::MBOX_COMMAND, &[("cmd_count", count)], &[&good])));
-    // The second of three; the longest call.
+    // The second of three commands is bad; then the longest call.
     let bad = [("logical_cpu", 4096), ("command", 0x7f)];
     steps.push(commands(nr::MBOX_COMMAND, &[], &[&good, &bad, &good]));
     steps.push(commands(nr::MBOX_COMMAND, &[], &[&good[..]; MAX_COMMANDS as usize]));
@@ -424,7 +424,7 @@ fn of_all(shape: &Shape) -> Vec<Named> {
     steps.push(commands(nr::GET_PHY_ID, &[], &cpus));
     steps.extend(no_cpus(shape).map(|cpu| commands(nr::GET_PHY_ID, &[], &[&[("logical_cpu", cpu)]])));
     steps.extend(NO_COUNTS.map(|count| commands(nr::GET_PHY_ID, &[("cmd_count", count)], &cpus)));
-    // Numbers that there are not: another direction, another size, numbers above the highest.
+    // Unknown numbers: another direction, another size, numbers above the highest.
     for number in [0xc008_fe00u32, 0x8004_fe00, 0x8008_fe12, 0xc008_feff, 0x8008_ff00, 0] {
         steps.push(Step::Ioctl { number, argument: vec![0; 8] });
     }
@@ -450,7 +450,7 @@ fn of_all(shape: &Shape) -> Vec<Named> {
     vec![("common", steps), ("registers", registers)]
 }
 
-/// Every call, with arguments that are accepted and that are refused.
+/// Every call, with accepted and rejected arguments.
 pub(super) fn sweeps(shape: &Shape) -> Vec<Sequence> {
     let make = Maker { shape };
     let mut all = of_all(shape);
@@ -459,7 +459,7 @@ pub(super) fn sweeps(shape: &Shape) -> Vec<Sequence> {
     all.into_iter().map(named).filter(|sequence| !sequence.steps.is_empty()).collect()
 }
 
-/// What programs do one after the other.
+/// Typical orders of calls in programs.
 pub(super) fn scenarios(shape: &Shape) -> Vec<Sequence> {
     let make = Maker { shape };
     let d = &shape.domains[0];
@@ -493,7 +493,7 @@ pub(super) fn scenarios(shape: &Shape) -> Vec<Sequence> {
     ]);
     all.push(("level-with-features", steps));
 
-    // Classes do not.
+    // Classes do not belong to a level.
     let mut steps = classes.to_vec();
     steps.extend([
         make.core_power(d, 1, 0),
@@ -504,7 +504,7 @@ pub(super) fn scenarios(shape: &Shape) -> Vec<Sequence> {
     steps.extend([make.level(d, 0), Step::Load(super::LOAD)]);
     all.push(("classes-over-levels", steps));
 
-    // CPUs come and go.
+    // CPUs go offline and online.
     let mut steps = classes.to_vec();
     steps.extend([make.core_power(d, 1, 1), make.features(d, 1), online(cpu, "0")]);
     steps.extend([make.class(d, 1, 1000, 2000, 4), make.class_of(d, 0, 2), make.level(d, next)]);
@@ -517,7 +517,7 @@ pub(super) fn scenarios(shape: &Shape) -> Vec<Sequence> {
     ]);
     all.push(("offline-and-online", steps));
 
-    // Turbo limits are those of the package, whichever CPU writes them.
+    // Turbo limits belong to the package, whichever CPU writes them.
     let mut steps = vec![limits(cpu, 0x1111_1111_1111_1111), limits(0, 0x1212_1212_1212_1212)];
     steps.extend([
         online(cpu, "0"),
@@ -537,7 +537,7 @@ pub(super) fn scenarios(shape: &Shape) -> Vec<Sequence> {
             make.class(d, 0, 1000, 2000, 2),
         ]);
         steps.extend([make.class_of(d, 0, 2), limits(0, 0x1414_1414_1414_1414)]);
-        // It answers again.
+        // The firmware works again.
         steps.extend([
             Step::Firmware(0),
             make.level(d, next),
@@ -554,7 +554,7 @@ impl Source<'_> {
         self.random.random_range(0..end.max(1))
     }
 
-    /// A number in a field: mostly one of the machine's, sometimes any.
+    /// A number for a field: mostly a valid one, sometimes any.
     fn odd(&mut self, usual: u32, most: u32) -> u32 {
         if self.below(14) > 0 {
             usual
@@ -563,12 +563,12 @@ impl Source<'_> {
         }
     }
 
-    /// One random call, CPU or fault of the firmware.
+    /// One random call, CPU change or firmware fault.
     pub(super) fn random_call(&mut self, shape: &Shape) -> Step {
         let make = Maker { shape };
         let mut d = shape.domains[self.below(shape.domains.len() as u32) as usize].clone();
         let level = d.levels[self.below(d.levels.len() as u32) as usize].number;
-        // Now and then a place that there is not.
+        // Occasionally an address that does not exist.
         if shape.is_tpmi() && self.below(30) == 0 {
             let absent = make.absent();
             let [package, domain] = absent[self.below(absent.len() as u32) as usize];

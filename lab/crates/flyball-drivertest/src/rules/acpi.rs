@@ -1,4 +1,4 @@
-//! What acpi-cpufreq asks the processor for: P-states of the firmware's table.
+//! What acpi-cpufreq requests from the processor: P-states in the firmware's table.
 
 use super::{Case, Rule};
 use crate::mode::Kind;
@@ -43,7 +43,7 @@ fn state(case: &Case<'_>) -> Vec<String> {
                 )
             } else if let Some(value) = case.after.register(cpu, "0x199") {
                 let ratio = (value >> 8 & 0xff) as i64;
-                // Turbo is the state one MHz above the highest.
+                // Turbo is the state 1 MHz above the highest.
                 let found =
                     table.iter().map(|mhz| i64::from(*mhz) * 1000).rfind(|khz| khz / 100_000 == ratio);
                 (found, format!("ratio {ratio}"))
@@ -67,7 +67,7 @@ fn state(case: &Case<'_>) -> Vec<String> {
                 }),
                 _ => None,
             };
-            // Ratios do not tell turbo from the state below it.
+            // A ratio does not distinguish turbo from the state below it.
             let near = |a: i64, b: i64| (a - b).abs() <= 1000;
             if let Some(wanted) = wanted.filter(|wanted| !near(*wanted, khz)) {
                 out.push(format!("cpu{cpu}: {name} ({khz} kHz) instead of {wanted} kHz"));

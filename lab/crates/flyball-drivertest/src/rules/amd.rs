@@ -1,4 +1,4 @@
-//! What amd-pstate asks the processor for, in registers and in the mailbox.
+//! What amd-pstate requests from the processor, in registers and in the mailbox.
 
 use super::{Case, Rule, number};
 use crate::{mode::Kind, record::Observation};
@@ -106,7 +106,7 @@ pub(super) struct Request {
     pub preference: i64,
 }
 
-/// What a CPU asks for, if anything was written yet.
+/// A CPU's request, if one was written.
 pub(super) fn request(seen: &Observation, cpu: u32, mailbox: bool) -> Option<Request> {
     if mailbox {
         let field = |name: &str| seen.register(cpu, &format!("mailbox.{name}")).map(|value| value as i64);
@@ -122,8 +122,8 @@ pub(super) fn request(seen: &Observation, cpu: u32, mailbox: bool) -> Option<Req
     Some(Request { max: byte(0), min: byte(8), desired: byte(16), preference: byte(24) })
 }
 
-/// Calls `check` for each policy of online CPUs with each CPU's request, while the driver is in the
-/// tested mode.
+/// Calls `check` with each CPU's request, for each policy of online CPUs, while the driver is in
+/// the tested mode.
 fn each(case: &Case<'_>, check: impl Fn(u32, u32, Request) -> Option<String>) -> Vec<String> {
     if !case.is_home() {
         return Vec::new();
@@ -139,9 +139,9 @@ fn each(case: &Case<'_>, check: impl Fn(u32, u32, Request) -> Option<String>) ->
     out
 }
 
-/// The performance level of a frequency: kernels multiply by the highest level over the highest
-/// frequency (up to 6.12), or by the nominal ones, and round down or up; a level more or less is
-/// accepted.
+/// The performance level of a frequency. Kernels multiply by the highest level over the highest
+/// frequency (up to 6.12), or by the nominal ones, and round down or up; a deviation of one level
+/// is accepted.
 fn level(case: &Case<'_>, policy: u32, khz: i64) -> Option<i64> {
     let perf = &case.mode.spec.core[0].perf;
     let top = case.after.policy_number(policy, "amd_pstate_max_freq")?;
@@ -149,14 +149,15 @@ fn level(case: &Case<'_>, policy: u32, khz: i64) -> Option<i64> {
     Some(level.clamp(i64::from(perf.lowest), i64::from(perf.highest)))
 }
 
-/// Whether `found` is the level of the frequency. The ends must be exact.
+/// Returns whether `found` is the level of the frequency. At the ends of the range it must be
+/// exact.
 fn is_level(case: &Case<'_>, policy: u32, found: i64, khz: i64) -> Option<bool> {
     let perf = &case.mode.spec.core[0].perf;
     if case.after.policy_number(policy, "amd_pstate_max_freq") == Some(khz) {
         return Some(found == highest(case, policy));
     }
     let expected = level(case, policy, khz)?;
-    // Frequencies at and below the lowest level's.
+    // Frequencies at or below the lowest level's.
     if expected == i64::from(perf.lowest) && khz <= i64::from(case.mode.spec.core[0].min_mhz) * 1000 {
         return Some(found == expected);
     }
@@ -206,7 +207,7 @@ fn minimum(case: &Case<'_>) -> Vec<String> {
         let expected = level(case, policy, khz)?.min(r.max);
         let performance = case.after.policy(policy, "scaling_governor") == Some("performance");
         let holds = if performance {
-            // The lower bound is the nominal level or the maximum, whichever is less; before 6.7 it
+            // The lower bound is the smaller of the nominal level and the maximum; before 6.7 it
             // was the maximum.
             let nominal = i64::from(case.mode.spec.core[0].perf.nominal).min(r.max);
             r.min >= expected - 1 && r.min >= nominal.min(expected.max(nominal)) && r.min <= r.max
@@ -230,7 +231,7 @@ fn desired(case: &Case<'_>) -> Vec<String> {
             _ => return None,
         };
         let expected = level(case, policy, khz)?;
-        // The lowest non-linear level is the floor of some kernels' minimum.
+        // Some kernels use the lowest non-linear level as the floor of the minimum.
         let floor = r.min;
         let holds = (r.desired - expected).abs() <= 1 || expected < floor && r.desired == floor;
         (!holds).then(|| {
@@ -248,7 +249,7 @@ fn within_limits(case: &Case<'_>) -> Vec<String> {
         let (min, max) =
             (level(case, policy, get("scaling_min_freq")?)?, level(case, policy, get("scaling_max_freq")?)?);
         let asked = if r.desired == 0 { r.min } else { r.desired };
-        // What the processor may do of itself is bounded by the maximum.
+        // The maximum bounds the processor's own choice.
         let ceiling = if r.desired == 0 { r.max } else { r.desired };
         let holds = asked >= min - 1 && ceiling <= max.max(r.min) + 1;
         (!holds).then(|| {
@@ -371,7 +372,7 @@ fn constants(case: &Case<'_>) -> Vec<String> {
             near("amd_pstate_prefcore_ranking", i64::from(*rank), 0);
         }
         if let Some(low) = case.after.policy_number(policy, "cpuinfo_min_freq") {
-            // The lowest level's, or the firmware's own lowest frequency.
+            // The lowest level's frequency, or the firmware's own lowest frequency.
             let expected = i64::from(core.min_mhz) * 1000;
             if (low - expected).abs() > expected * 7 / 100 {
                 out.push(format!("policy{policy}: cpuinfo_min_freq reads {low} instead of about {expected}"));

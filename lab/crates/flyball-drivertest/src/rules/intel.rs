@@ -1,4 +1,4 @@
-//! What intel_pstate asks the processor for: HWP requests, and P-states where HWP is off.
+//! What intel_pstate requests from the processor: HWP requests, and P-states if HWP is off.
 
 use super::{Case, Rule, number};
 use crate::{mode::Kind, record::Observation};
@@ -78,7 +78,7 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Levels as the driver has them: ratios of 100 MHz.
+/// Levels in the driver's unit: ratios of 100 MHz.
 struct Levels {
     lowest: i64,
     base: i64,
@@ -94,8 +94,8 @@ fn levels(case: &Case<'_>) -> Levels {
     }
 }
 
-/// The minimum and maximum that hold for a policy, in ratios: those of the policy and, in percent
-/// of turbo, those of all.
+/// A policy's effective minimum and maximum as ratios: the policy's own and the global percentages
+/// of turbo.
 fn bounds(case: &Case<'_>, policy: u32) -> Option<(i64, i64)> {
     let levels = levels(case);
     let get = |name: &str| case.after.policy_number(policy, name);
@@ -109,8 +109,8 @@ fn bounds(case: &Case<'_>, policy: u32) -> Option<(i64, i64)> {
     Some((low.min(high).max(levels.lowest), high.max(levels.lowest)))
 }
 
-/// How far a ratio may be from [`bounds`]: the documentation leaves open how a limit between two
-/// ratios is rounded.
+/// Maximum distance of a ratio from [`bounds`]: the documentation leaves open how a limit between
+/// two ratios is rounded.
 fn rounding(case: &Case<'_>, policy: u32) -> i64 {
     let limits = ["scaling_min_freq", "scaling_max_freq"].iter();
     let between =
@@ -118,7 +118,7 @@ fn rounding(case: &Case<'_>, policy: u32) -> i64 {
     i64::from(between)
 }
 
-/// Calls `check` for each policy, with each CPU's register, while the driver is in the tested mode.
+/// Calls `check` with each CPU's register, for each policy, while the driver is in the tested mode.
 fn each(case: &Case<'_>, register: &str, check: impl Fn(u32, u64) -> Option<String>) -> Vec<String> {
     if !case.is_home() {
         return Vec::new();
@@ -141,7 +141,7 @@ fn request(case: &Case<'_>) -> Vec<String> {
         if case.after.policy(policy, "scaling_governor") == Some("performance") {
             low = high;
         }
-        // Boosted for a task that waits for I/O, the minimum may be above the limit for
+        // While boosted for a task that waits for IO, the minimum may exceed the limit for
         // milliseconds.
         let boosts = case.after.get("intel_pstate/hwp_dynamic_boost") == Some("1");
         let near = |a: i64, b: i64| (a - b).abs() <= rounding(case, policy);
@@ -260,7 +260,7 @@ fn turbo(case: &Case<'_>) -> Vec<String> {
         });
     }
     each(case, "0x199", |_, value| {
-        // Bit 32 disengages turbo; what is above the base then has no effect (Intel's manual,
+        // Bit 32 disables turbo; ratios above the base then have no effect (Intel's manual,
         // IA32_PERF_CTL).
         let disengaged = value >> 32 & 1 == 1;
         let ratio = (value >> 8 & 0xff) as i64;
@@ -334,7 +334,7 @@ fn constants(case: &Case<'_>) -> Vec<String> {
     for policy in case.after.policies() {
         exact(&format!("cpufreq/policy{policy}/base_frequency"), levels.base * 100_000);
         exact(&format!("cpufreq/policy{policy}/cpuinfo_min_freq"), levels.lowest * 100_000);
-        // Up to 6.5 cpuinfo_max_freq stays with no_turbo, and after that it is the base frequency.
+        // Up to 6.5 no_turbo does not change cpuinfo_max_freq; later it becomes the base frequency.
         if case.after.get("intel_pstate/no_turbo") == Some("0") {
             exact(&format!("cpufreq/policy{policy}/cpuinfo_max_freq"), levels.turbo * 100_000);
         }

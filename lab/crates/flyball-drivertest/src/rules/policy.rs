@@ -1,4 +1,4 @@
-//! What holds for every cpufreq driver: limits, governors, refusals, hotplug.
+//! Rules for every cpufreq driver: limits, governors, rejected writes, hotplug.
 
 use super::{Case, Rule, differences};
 use crate::{
@@ -115,7 +115,8 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Registers that follow from load under governors that decide by it are not a state.
+/// Returns whether a CPU's registers depend only on settings, which is not so under governors that
+/// follow load.
 fn is_steady(case: &Case<'_>, cpu: u32) -> bool {
     is_steady_in(case.mode, case.before, cpu) && is_steady_in(case.mode, case.after, cpu)
 }
@@ -123,25 +124,25 @@ fn is_steady(case: &Case<'_>, cpu: u32) -> bool {
 fn is_steady_in(mode: &Mode, seen: &Observation, cpu: u32) -> bool {
     let governor = seen.policies().into_iter().find(|policy| seen.cpus(*policy).contains(&cpu));
     let governor = governor.and_then(|policy| seen.policy(policy, "scaling_governor"));
-    // intel_pstate without HWP chooses by load itself, under its own powersave; sequences switch to
-    // active mode too.
+    // In active mode without HWP, intel_pstate itself follows load under its powersave policy;
+    // sequences switch to active mode too.
     let is_active = seen.get("intel_pstate/status") == Some("active");
     let chooses_itself =
         mode.kind == Kind::IntelActiveNoHwp || mode.kind == Kind::IntelPassiveNoHwp && is_active;
     !chooses_itself && governor.is_some_and(is_fixed)
 }
 
-/// Whether a governor asks for the same whatever the load is.
+/// Returns whether a governor's request does not depend on load.
 pub fn is_fixed(governor: &str) -> bool {
     matches!(governor, "performance" | "powersave" | "userspace")
 }
 
-/// Whether a CPU's register is a request that has an effect and follows from the settings.
+/// Returns whether a CPU's register is a request that has an effect and depends only on settings.
 pub fn has_steady_request(mode: &Mode, seen: &Observation, cpu: u32, name: &str) -> bool {
     is_request(name) && !has_no_effect(mode, name) && is_steady_in(mode, seen, cpu)
 }
 
-/// Requests of CPUs that differ between two observations.
+/// CPUs' requests that differ between two observations.
 fn requests<'a>(
     case: &Case<'_>,
     a: &'a Observation,
@@ -149,7 +150,7 @@ fn requests<'a>(
 ) -> Vec<(u32, &'a str, Option<u64>, u64)> {
     let all =
         b.registers.iter().map(|((cpu, name), now)| (*cpu, name.as_str(), a.register(*cpu, name), *now));
-    // Only the request: interrupts of the package and the like have registers too.
+    // Only requests: there are also other registers, such as the package's interrupts.
     all.filter(|(_, name, ..)| is_request(name) && !has_no_effect(case.mode, name))
         .filter(|(cpu, _, old, now)| *old != Some(*now) && is_steady(case, *cpu))
         .collect()
@@ -161,13 +162,13 @@ fn has_no_effect(mode: &Mode, name: &str) -> bool {
     mode.is_hwp() && name == "0x199"
 }
 
-/// Registers and mailbox fields by which a driver asks for performance.
+/// Returns whether a register or mailbox field requests performance.
 pub fn is_request(name: &str) -> bool {
     matches!(name, "0xc00102b3" | "0xc0010062" | "0x774" | "0x199" | "0x1b0")
         || name.starts_with("mailbox.") && !crate::speed_select::is_register(name)
 }
 
-/// Registers that switch CPPC (CPPC_ENABLE) and HWP (IA32_PM_ENABLE) on.
+/// Returns whether a register enables CPPC (CPPC_ENABLE) or HWP (IA32_PM_ENABLE).
 pub fn is_switch(name: &str) -> bool {
     matches!(name, "0xc00102b1" | "0x770")
 }
@@ -181,7 +182,7 @@ fn base_state(case: &Case<'_>) -> Vec<String> {
         return Vec::new();
     }
     let attributes = differences(case.first, case.after).into_iter();
-    // A governor's own files come and go with its first use.
+    // A governor's own files exist only while it is used.
     let attributes = attributes.filter(|(path, ..)| path.matches('/').count() < 3 || path.contains("policy"));
     let mut out: Vec<String> = attributes
         .map(|(path, old, new)| format!("{path} reads {}, and {} at first", show(new), show(old)))
@@ -216,8 +217,8 @@ fn limits_as_asked(case: &Case<'_>) -> Vec<String> {
     for policy in case.after.policies() {
         let get = |name: &str| case.after.policy_number(policy, name);
         let (Some(low), Some(high)) = (get("cpuinfo_min_freq"), get("cpuinfo_max_freq")) else { continue };
-        // Without turbo the limit in effect is the base frequency, also where cpuinfo_max_freq
-        // stays (intel_pstate.rst, no_turbo).
+        // Without turbo the effective limit is the base frequency, even if cpuinfo_max_freq does
+        // not change (intel_pstate.rst, no_turbo).
         let base = i64::from(case.mode.spec.core[0].base_mhz) * 1000;
         let no_turbo = case.after.get("intel_pstate/no_turbo") == Some("1");
         let high = if no_turbo { high.min(base) } else { high };
@@ -226,9 +227,9 @@ fn limits_as_asked(case: &Case<'_>) -> Vec<String> {
         let Some(asked) = case.asked.max.get(&policy) else { continue };
         let max = within(*asked);
         let mut maxima = vec![max, within(max.min(all_max))];
-        // Without HWP the turbo activation ratio makes the highest state without turbo the base
-        // ratio less one (intel_pstate.c, core_get_max_pstate), and a limit above it is taken as
-        // the highest frequency (intel_pstate_adjust_policy_max).
+        // Without HWP the turbo activation ratio makes the base ratio minus one the highest state
+        // without turbo (intel_pstate.c, core_get_max_pstate). A limit above it is treated as the
+        // highest frequency (intel_pstate_adjust_policy_max).
         let below_base = base - 100_000;
         if matches!(case.mode.kind, Kind::IntelActiveNoHwp | Kind::IntelPassiveNoHwp) && max > below_base {
             maxima.push(if no_turbo { below_base } else { high });
@@ -242,7 +243,7 @@ fn limits_as_asked(case: &Case<'_>) -> Vec<String> {
             .iter()
             .flat_map(|max| [within(*asked), within((*asked).max(all_min))].map(|min| min.min(*max)))
             .collect();
-        // Since 6.13, 0 stands for the lowest frequency that saves energy (amd-pstate.c,
+        // Since 6.13, 0 means the lowest frequency that saves energy (amd-pstate.c,
         // amd_pstate_verify).
         minima
             .extend(get("amd_pstate_lowest_nonlinear_freq").filter(|_| *asked == 0).map(|khz| khz.min(max)));
@@ -253,11 +254,11 @@ fn limits_as_asked(case: &Case<'_>) -> Vec<String> {
     out
 }
 
-/// In passive mode the percentages of all CPUs are limits of each policy too, and read there
-/// (intel_pstate.c, update_qos_request); the documentation leaves open which of them
+/// In passive mode the global percentages are also limits of each policy, and shown there
+/// (intel_pstate.c, update_qos_request). The documentation leaves open which of them
 /// scaling_max_freq shows.
 fn limits_of_all(case: &Case<'_>) -> (i64, i64) {
-    // Not the mode's kind: sequences change the driver's mode.
+    // Not the tested mode, because sequences change the driver's mode.
     if case.after.get("intel_pstate/status") != Some("passive") {
         return (0, i64::MAX);
     }
@@ -282,7 +283,7 @@ fn governor_as_written(case: &Case<'_>) -> Vec<String> {
         let Some(list) = case.before.get(&list).filter(|list| !list.starts_with('!')) else { continue };
         let word = answer.value.trim();
         let listed = list.split_whitespace().any(|name| name.eq_ignore_ascii_case(word));
-        // Drivers with policies of their own take any text that begins with a name
+        // Drivers with their own policies accept any text that begins with a name
         // (cpufreq_parse_policy).
         let begins = list.split_whitespace().any(|name| word.to_ascii_lowercase().starts_with(name));
         if listed != answer.is_ok() && !(begins && answer.is_ok()) {
@@ -313,8 +314,8 @@ fn switch_as_written(case: &Case<'_>) -> Vec<String> {
         let word = answer.value.trim();
         let mut reads = vec![answer.path.clone()];
         if answer.path == "cpufreq/boost" {
-            // A write that changes nothing leaves policies that differ as they are (store_boost
-            // since 6.17).
+            // A write of the current value does not affect policies that differ (store_boost since
+            // 6.17).
             if case.before.get("cpufreq/boost") != Some(word) {
                 reads.extend(
                     case.after.policies().iter().map(|policy| format!("cpufreq/policy{policy}/boost")),
@@ -364,7 +365,7 @@ fn own_cpus_only(case: &Case<'_>) -> Vec<String> {
     let own = format!("cpufreq/policy{policy}/");
     let mut out = Vec::new();
     for (path, old, new) in case.changed() {
-        // A governor's first user brings its files, and the last takes them away.
+        // A governor's files appear with its first user and disappear with its last.
         let of_other = path.starts_with("cpufreq/policy") && !path.starts_with(&own);
         if of_other || path.starts_with("cpu") && path.ends_with("/online") {
             out.push(format!("{path} changed from {} to {}", show(old), show(new)));
@@ -391,7 +392,7 @@ fn hotplug(step: Option<&Step>) -> Option<(u32, &str)> {
 
 fn offline_and_online(case: &Case<'_>) -> Vec<String> {
     let Some((cpu, "1")) = hotplug(case.step) else { return Vec::new() };
-    // The step before must have taken it offline, or there is nothing to compare with.
+    // The previous step must have taken the CPU offline, or there is nothing to compare.
     let Some([(was, away), _]) = case.earlier.get(case.earlier.len().saturating_sub(2)..) else {
         return Vec::new();
     };
@@ -464,10 +465,10 @@ fn status_as_written(case: &Case<'_>) -> Vec<String> {
         };
         let now = case.after.get(&answer.path).unwrap_or_default();
         match (words.contains(&word), answer.is_ok()) {
-            // "off" is refused while HWP is on (intel_pstate.rst).
+            // "off" is rejected while HWP is on (intel_pstate.rst).
             (true, false) if word == "off" && case.mode.is_hwp() => {}
             (true, true) if now == word => {}
-            // A prefix of a word is taken for it (amd_pstate_update_status).
+            // A prefix of a word is accepted (amd_pstate_update_status).
             (false, false) => {}
             (known, _) => out.push(format!(
                 "{} <- '{word}' was answered {} and reads '{now}'{}",
@@ -481,7 +482,7 @@ fn status_as_written(case: &Case<'_>) -> Vec<String> {
 }
 
 fn has_governor(case: &Case<'_>) -> Vec<String> {
-    // With the driver switched off there are no policies.
+    // There are no policies while the driver is off.
     let off = ["amd_pstate/status", "intel_pstate/status"].iter();
     if off.filter_map(|path| case.after.get(path)).any(|now| matches!(now, "off" | "disable")) {
         return Vec::new();

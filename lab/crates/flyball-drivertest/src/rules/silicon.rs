@@ -1,4 +1,4 @@
-//! What the silicon does under load, against what sysfs promises.
+//! The silicon's behaviour under load, compared with the promises of sysfs.
 
 use flyball_silicon::spec::ClockDomain;
 
@@ -49,18 +49,18 @@ fn each(case: &Case<'_>, check: impl Fn(u32, i64, i64) -> Option<String>) -> Vec
     out
 }
 
-/// The frequency up to which a busy CPU gets what is asked for, whatever the others do.
+/// The frequency up to which a busy CPU gets its request, whatever other CPUs do.
 fn sure(case: &Case<'_>) -> i64 {
     i64::from(case.mode.spec.core[0].base_mhz) * 1000
 }
 
 fn maximum(case: &Case<'_>) -> Vec<String> {
     each(case, |policy, _, highest| {
-        // The threads of a core, and all cores of some processors, share a clock: the highest
-        // request counts.
+        // The threads of a core, and all cores of some processors, share a clock, which follows the
+        // highest request.
         let own = case.after.policy_number(policy, "scaling_max_freq")?;
         let max = shared(case, policy, own, "scaling_max_freq");
-        // acpi-cpufreq's highest state is the processor's licence to boost.
+        // acpi-cpufreq's highest state allows the processor to boost.
         let table = case.mode.kind == crate::mode::Kind::AcpiCpufreq;
         let top = case.after.policy_number(policy, "cpuinfo_max_freq") == Some(max) || max >= sure(case);
         (!(table && top) && highest > max + slack(case))
@@ -68,7 +68,7 @@ fn maximum(case: &Case<'_>) -> Vec<String> {
     })
 }
 
-/// The highest of an attribute of the policies that share the clock of one.
+/// The highest value of an attribute among the policies that share one policy's clock.
 fn shared(case: &Case<'_>, policy: u32, own: i64, name: &str) -> i64 {
     let threads = case.mode.spec.core[0].threads.max(1);
     let is_one_clock = case.mode.spec.firmware.clock_domain == ClockDomain::Package;

@@ -1,8 +1,8 @@
-//! The drivers of Speed Select: which calls they refuse, and what the others change. After each
-//! step all that can be set is read again.
+//! The drivers of Speed Select: which calls they reject, and what other calls change. After each
+//! step everything that can be set is read again.
 //!
-//! What a step should lead to is computed from what was set before it (`expect`) and compared with
-//! what is set after it.
+//! The expected result of a step is computed from the settings before it (`expect`), and compared
+//! with the settings after it.
 
 mod expect;
 mod values;
@@ -102,7 +102,7 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// The step's call and what it was answered.
+/// The step's call and its answer.
 pub(super) struct Made<'a> {
     number: u32,
     argument: &'a [u8],
@@ -116,7 +116,7 @@ impl<'a> Made<'a> {
     }
 }
 
-/// The firmware's faults before the step, by the bits of lab/docs/guest.md.
+/// The firmware's faults before the step, as bits in lab/docs/guest.md.
 fn faults(case: &Case<'_>) -> u8 {
     let done = case.earlier.iter().rev().skip(1).find_map(|(_, step)| match step {
         Some(Step::Firmware(faults)) => Some(*faults),
@@ -171,7 +171,8 @@ fn accepted(case: &Case<'_>) -> Vec<String> {
     }
 }
 
-/// What differs from what was expected: the domain (`None`: not one domain's), and a line.
+/// Differences from the expected state: the domain (`None` if it is not specific to one), and a
+/// line.
 fn differences(shape: &Shape, wanted: &State, found: &State) -> Vec<(Option<usize>, String)> {
     let mut all = Vec::new();
     for (at, (wanted, found)) in wanted.domains.iter().zip(&found.domains).enumerate() {
@@ -225,7 +226,7 @@ fn accepted_differences(case: &Case<'_>, shown: impl Fn(&[usize], Option<usize>)
         return Vec::new();
     };
     let expected = expected(case, &made, shape, &before);
-    // What should have been refused is another rule's.
+    // Another rule checks calls that should have been rejected.
     if !made.answer.is_ok() || matches!(expected.verdict, Verdict::Refused(_) | Verdict::RefusedByFirmware(_))
     {
         return Vec::new();
@@ -242,7 +243,7 @@ fn refused_changes_nothing(case: &Case<'_>) -> Vec<String> {
         return Vec::new();
     }
     let expected = expected(case, &made, shape, &before);
-    // Commands before the refused one of a call were done.
+    // The commands of a call before the rejected one took effect.
     let wanted = match expected.verdict {
         Verdict::Refused(_) | Verdict::RefusedByFirmware(_) => &expected.state,
         Verdict::Accepted | Verdict::Open => &before,
@@ -273,7 +274,7 @@ fn kept(case: &Case<'_>) -> Vec<String> {
     }
 }
 
-/// A call that reads one thing and was answered.
+/// A successful call that reads one thing.
 fn answered<'a>(
     case: &'a Case<'_>,
     nr: u32,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::record::Answer;
 
-/// amd-pstate in active mode on two of the machine's CPUs, as a kernel leaves it in the base state.
+/// amd-pstate in active mode on two of the machine's CPUs, in the base state.
 fn good() -> Observation {
     let mut seen = Observation::default();
     for cpu in 0..4 {
@@ -32,7 +32,7 @@ fn good() -> Observation {
     seen
 }
 
-/// The rules that do not hold after `step`, which was answered and left this.
+/// The rules that are violated after `step` if `change` is what happened.
 fn broken(step: Step, change: impl Fn(&mut Observation)) -> Vec<String> {
     let mode = &Mode::all("ryzen-5750g").unwrap()[0];
     let mut after = good();
@@ -98,7 +98,7 @@ fn bugs_of_the_past_break_rules() {
     // It was not kept.
     let found = broken(Step::write(max, "3300000"), |seen| answered(seen, max, "3300000", "ok"));
     assert_eq!(found, ["policy.limits-as-asked"]);
-    // A refused value was taken.
+    // An invalid value was accepted.
     let found = broken(Step::write(preference, "junk"), |seen| {
         answered(seen, preference, "junk", "EINVAL");
         request(seen, 1, 0xff00_0fa6);
@@ -110,7 +110,7 @@ fn bugs_of_the_past_break_rules() {
     // Minimum and maximum were swapped.
     let found = broken(Step::Load(5), |seen| request(seen, 3, 0x8000_a60f));
     assert_eq!(found, ["amd.fields-ordered", "amd.maximum", "amd.minimum"]);
-    // Boost stayed on.
+    // Boost remained on.
     let found = broken(Step::write("cpufreq/boost", "0"), |seen| {
         answered(seen, "cpufreq/boost", "0", "ok");
         set(seen, "cpufreq/boost", "0");
@@ -119,7 +119,7 @@ fn bugs_of_the_past_break_rules() {
         }
     });
     assert_eq!(found, ["amd.boost"]);
-    // A CPU came up without a policy.
+    // A CPU came online without a policy.
     let found = broken(Step::write("cpu1/online", "1"), |seen| {
         answered(seen, "cpu1/online", "1", "ok");
         seen.attributes.retain(|path, _| !path.starts_with("cpufreq/policy1/"));
@@ -134,8 +134,8 @@ fn bugs_of_the_past_break_rules() {
     assert!(found.contains(&"policy.limits-as-asked".to_owned()), "{found:?}");
 }
 
-/// Whether policy.limits-as-asked fails where scaling_max_freq of sst-guide's policy1 reads `now`
-/// after `asked` was written. `mode` is NAME, or NAME:STATUS where a sequence has changed the
+/// Returns whether policy.limits-as-asked fails if scaling_max_freq of sst-guide's policy1 reads
+/// `now` after `asked` was written. `mode` is NAME, or NAME:STATUS if a sequence has changed the
 /// driver's status.
 fn maximum_fails(mode: &str, asked: &str, now: &str, percent: &str) -> bool {
     let modes = Mode::all("sst-guide").unwrap();
@@ -166,7 +166,7 @@ fn maximum_fails(mode: &str, asked: &str, now: &str, percent: &str) -> bool {
     check(mode, &[sequence], &runs).iter().any(|violation| violation.rule == "policy.limits-as-asked")
 }
 
-/// What intel_pstate does with a limit besides clamping it.
+/// What intel_pstate does to a limit besides clamping it.
 #[test]
 fn limits_of_intel_pstate() {
     // Percentages are limits in passive mode only.
@@ -182,7 +182,7 @@ fn limits_of_intel_pstate() {
     assert!(maximum_fails("intel_pstate=active", "2600000", "3200000", "100"));
 }
 
-/// 0 is the lowest frequency that saves energy, and no other limit is.
+/// 0 selects the lowest frequency that saves energy; no other limit does.
 #[test]
 fn the_lowest_limit_of_amd_pstate_may_be_the_lowest_non_linear() {
     let min = "cpufreq/policy1/scaling_min_freq";
@@ -197,7 +197,7 @@ fn the_lowest_limit_of_amd_pstate_may_be_the_lowest_non_linear() {
     assert_eq!(breaks("1"), ["policy.limits-as-asked"]);
 }
 
-/// Without HWP, active mode asks by load, also where a sequence of passive mode switches to it.
+/// In active mode without HWP requests follow load, even if a passive-mode sequence switches to it.
 #[test]
 fn active_mode_without_hwp_asks_by_load() {
     let modes = Mode::all("sst-guide").unwrap();

@@ -3,14 +3,14 @@
 //!
 //! `isst DEVICE NUMBER ARGUMENT [NUMBER ARGUMENT]...` opens DEVICE for reading and writing, makes
 //! each call, and prints a line for each: `i RETURNED ARGUMENT`, all in lower-case hexadecimal.
-//! NUMBER begins with `0x`; an ARGUMENT without bytes is `-`. The memory behind an argument is
-//! zeros up to 4096 bytes. It exits with the errno if the device cannot be opened.
+//! NUMBER begins with `0x`; an ARGUMENT without bytes is `-`. The memory after an argument is
+//! zeroed up to 4096 bytes. It exits with the errno if the device cannot be opened.
 
-/// Where the file is in memory; the argument is a page above it, what is printed a page above that.
+/// Load address of the file. The argument is one page above it, the output another page above.
 const BASE: u64 = 0x40_0000;
-/// Bytes in memory.
+/// Size in memory.
 const MEMORY: u64 = 0x5000;
-/// The headers' bytes.
+/// Size of the headers.
 const HEADERS: u64 = 64 + 56;
 
 #[rustfmt::skip]
@@ -189,11 +189,11 @@ mod tests {
             let done = Command::new(&path).args(words).output().unwrap();
             (done.status.code(), String::from_utf8(done.stdout).unwrap())
         };
-        // ENOTTY, and the argument as it was.
+        // ENOTTY, with the argument unchanged.
         let longest = "ab".repeat(4096);
         let long = format!("i ffffffffffffffe7 {longest}\n");
         assert_eq!(run(&["/dev/null", "0x8008fe00", &longest]), (Some(0), long));
-        // Two calls: ENOTTY, and FIONREAD of a new terminal, which writes an integer.
+        // Two calls: ENOTTY, and FIONREAD on a new terminal, which writes an integer.
         let (code, text) = run(&["/dev/ptmx", "0xc008fe03", "-", "0x541b", "ffffffff"]);
         assert_eq!((code, &*text), (Some(0), "i ffffffffffffffe7 \ni 0000000000000000 00000000\n"));
         assert_eq!(run(&["/no/such/device", "0x1", "-"]).0, Some(2));

@@ -1,4 +1,4 @@
-//! What Speed Select has on a machine, and the calls that read all that can be set: they are made
+//! A machine's Speed Select, and the calls that read everything that can be set. They are made
 //! after each step.
 
 use flyball_silicon::{
@@ -8,17 +8,17 @@ use flyball_silicon::{
 
 use super::{by_nr, hex, nr};
 
-/// What turns a class or an association of the mailbox into a write (MBOX_CMD_WRITE_BIT in
-/// isst_if_common.h).
+/// Bit that turns a mailbox command for a class or an association into a write (MBOX_CMD_WRITE_BIT
+/// in isst_if_common.h).
 pub const WRITE: u32 = 1 << 8;
 
-/// A power domain with registers; of a mailbox, a package.
+/// A power domain with registers; with a mailbox, a package.
 #[derive(Debug, Clone)]
 pub struct Domain {
     pub package: u32,
     pub number: u32,
     pub levels: Vec<SstLevelSpec>,
-    /// Cores, as the power unit numbers them.
+    /// Number of cores, as the power unit numbers them.
     pub cores: u32,
     /// The CPUs of each core.
     pub cpus: Vec<Vec<u32>>,
@@ -33,7 +33,7 @@ impl Domain {
         self.levels.iter().map(|level| level.number).max().unwrap_or(0)
     }
 
-    /// A CPU of the package, which the mailbox is asked through.
+    /// A CPU of the package, through which the mailbox is reached.
     pub fn cpu(&self) -> u32 {
         self.cpus.iter().flatten().copied().min().unwrap_or(0)
     }
@@ -44,15 +44,15 @@ impl Domain {
 pub struct Shape {
     pub class: SstClass,
     pub packages: u32,
-    /// Power domains of a package, with and without registers.
+    /// Number of a package's power domains, with and without registers.
     pub per_package: u32,
     pub domains: Vec<Domain>,
     pub cpus: u32,
-    /// Core-power is there.
+    /// True if core-power exists.
     pub core_power: bool,
     /// The feature's version.
     pub version: u32,
-    /// MSR 1ADh as the machine begins.
+    /// MSR 1ADh when the machine starts.
     pub limits: u64,
 }
 
@@ -64,7 +64,7 @@ impl Shape {
         let topology = silicon.topology();
         let tpmi = sst.class == SstClass::Tpmi;
         let per_package = if tpmi { silicon.tpmi_domains() as u32 } else { 1 };
-        // What the machine's file says by domain counts those that may have registers.
+        // The machine's file counts domains that can have registers.
         let counted = if tpmi && !sst.io_registers { topology.dies() } else { per_package };
         let mut domains = Vec::new();
         for package in 0..topology.packages() as u32 {
@@ -112,17 +112,17 @@ impl Shape {
         self.class == SstClass::Tpmi
     }
 
-    /// The domain of these numbers, if it has registers.
+    /// The domain with these numbers, if it has registers.
     pub fn domain(&self, package: u64, number: u64) -> Option<usize> {
         self.domains.iter().position(|d| (u64::from(d.package), u64::from(d.number)) == (package, number))
     }
 
-    /// The domain of a package, which a CPU's mailbox is about.
+    /// The domain of a CPU's package, which its mailbox controls.
     pub fn domain_of_cpu(&self, cpu: u64) -> Option<usize> {
         self.domains.iter().position(|d| d.cpus.iter().flatten().any(|own| u64::from(*own) == cpu))
     }
 
-    /// The calls that read all that can be set: a name, the number, the argument.
+    /// The calls that read everything that can be set: (name, number, argument).
     pub fn queries(&self) -> Vec<(String, u32, Vec<u8>)> {
         let mut all = Vec::new();
         let mut ask = |name: String, nr: u32, argument: Vec<u8>| all.push((name, by_nr(nr).number, argument));
@@ -196,8 +196,7 @@ impl Shape {
     }
 
     /// The calls that restore the base state: the lowest level, all features and core-power off,
-    /// classes that limit nothing, all cores in class 0, the turbo limits that the machine began
-    /// with.
+    /// classes without limits, all cores in class 0, the initial turbo limits.
     pub fn reset(&self) -> Vec<(u32, Vec<u8>)> {
         let mut all: Vec<(u32, Vec<u8>)> = Vec::new();
         let mut make = |nr: u32, argument: Vec<u8>| all.push((by_nr(nr).number, argument));
@@ -236,7 +235,7 @@ impl Shape {
                     send(0xd000, WRITE | core, 0);
                 }
             }
-            // A change of level writes them too.
+            // A change of level also writes the turbo limits.
             if d.number == 0 {
                 let values = [
                     ("read_write", 1),
@@ -251,8 +250,8 @@ impl Shape {
     }
 }
 
-/// The argument of one mailbox command; `command` has the command in bits 15:8 and its part in bits
-/// 7:0.
+/// The argument of one mailbox command; `command` has the command in bits 15:8 and its sub-command
+/// in bits 7:0.
 pub fn mailbox(cpu: u32, command: u32, parameter: u32, data: u32) -> Vec<u8> {
     by_nr(nr::MBOX_COMMAND).with_commands(
         &[],
@@ -279,7 +278,7 @@ mod tests {
     #[test]
     fn machines_have_domains() {
         let small = shape("tpmi-small");
-        // Two dies and two IO dies, of which the last has no registers.
+        // Two dies and two IO dies, the last of which has no registers.
         let places: Vec<(u32, u32, u32)> =
             small.domains.iter().map(|d| (d.package, d.number, d.cores)).collect();
         assert_eq!((small.per_package, places), (4, vec![(0, 0, 2), (0, 1, 2), (0, 2, 0)]));
@@ -287,7 +286,7 @@ mod tests {
         assert_eq!((small.domain(0, 3), small.domain(1, 0), small.domain_of_cpu(3)), (None, None, Some(1)));
         let guide = shape("sst-guide");
         assert_eq!((guide.domains.len(), guide.domains[0].cores), (1, 4));
-        // Nothing that reads touches a domain without registers.
+        // No query accesses a domain without registers.
         assert!(small.queries().iter().all(|(name, ..)| !name.starts_with("0.3")));
         assert!(guide.queries_text().lines().all(|line| line.split(' ').count() == 3));
     }

@@ -1,4 +1,4 @@
-//! What can be set, as the calls of [`Shape::queries`] read it after a step.
+//! The settings after a step, as read by the calls of [`Shape::queries`].
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use flyball_silicon::spec::SstClass;
 
 use super::{Shape, answer, by_nr, bytes, nr};
 
-/// Answers of queries, by `isst/` and their name.
+/// Answers to queries, by `isst/` and the query's name.
 type Answers = BTreeMap<String, String>;
 
 /// A class of service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Class {
-    /// Ratios.
+    /// Lowest ratio.
     pub min: u8,
     pub max: u8,
     pub weight: u8,
-    /// Of the mailbox: preference and desired ratio.
+    /// Preference and desired ratio, in the mailbox only.
     pub other: u16,
 }
 
-/// What is set in a power domain; `None` is what could not be read.
+/// The settings of a power domain; `None` for values that could not be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DomainState {
     pub level: Option<u32>,
@@ -28,13 +28,13 @@ pub struct DomainState {
     pub turbo_freq: Option<bool>,
     pub core_power: Option<bool>,
     pub ordered: Option<bool>,
-    /// Of the mailbox: the configuration's switch of core-power.
+    /// The configuration's core-power switch, in the mailbox only.
     pub configuration: Option<bool>,
     pub classes: [Option<Class>; 4],
     pub class_of: Vec<Option<u8>>,
 }
 
-/// What is set on a machine.
+/// The settings of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
     pub domains: Vec<DomainState>,
@@ -42,7 +42,7 @@ pub struct State {
     pub limits: Option<u64>,
 }
 
-/// What a query was answered: the argument afterwards, if it was not refused.
+/// The argument after a query, unless the query failed.
 fn read(seen: &Answers, name: &str) -> Option<Vec<u8>> {
     let (returned, argument) = seen.get(&format!("isst/{name}"))?.split_once(' ')?;
     (answer(returned) == "ok").then(|| bytes(argument))?
@@ -112,7 +112,7 @@ fn domain(shape: &Shape, at: usize, seen: &Answers) -> DomainState {
     state
 }
 
-/// The word of a class in the mailbox and in memory.
+/// Decodes the word of a class in the mailbox and in memory.
 pub fn class_of_word(word: u32) -> Class {
     Class {
         min: (word >> 8) as u8,

@@ -1,7 +1,7 @@
-//! `behaviour`: what the same work takes under each governor and preference, in the closed loop:
-//! time, energy, frequency, heat. The same seeds on the baseline make pairs, so a difference is the
-//! kernel's; its interval is over the seeds. It reports, and fails only where a file of thresholds
-//! says so.
+//! `behaviour`: compares time, energy, frequency and heat of equal work under each governor and
+//! preference, in the closed loop. Equal seeds on the baseline make pairs, so a difference is due
+//! to the kernel; its interval is over the seeds. The topic reports differences, and fails only if
+//! a file of thresholds says so.
 
 mod figures;
 mod loads;
@@ -27,10 +27,10 @@ use loads::{LOADS, WORK};
 
 pub(super) struct Behaviour;
 
-/// Boots of each kernel: the fewest that give an interval of [`LEVEL`] (two in 64 orders of signs
-/// are more extreme).
+/// Boots of each kernel: the minimum for an interval of [`LEVEL`] (two in 64 orders of signs are
+/// more extreme).
 const SEEDS: u64 = 6;
-/// Of an interval.
+/// Confidence level of an interval.
 const LEVEL: f64 = 0.95;
 
 impl Topic for Behaviour {
@@ -46,7 +46,7 @@ impl Topic for Behaviour {
         "time, energy, frequency and heat of the same work under each governor and preference"
     }
 
-    // Twelve boots of minutes each.
+    // It takes twelve boots of minutes each.
     fn is_default(&self, _: &Bench<'_>) -> bool {
         false
     }
@@ -66,7 +66,7 @@ impl Topic for Behaviour {
     }
 }
 
-/// A governor, and where there is one a preference.
+/// A governor with a preference, if there is one.
 struct Setting {
     name: String,
     steps: Vec<Step>,
@@ -82,7 +82,7 @@ fn settings(mode: &Mode) -> Vec<Setting> {
     let mut all = Vec::new();
     for governor in governors {
         let steps = vec![write("scaling_governor", governor)];
-        // Under performance the preference is the driver's (amd-pstate.rst, intel_pstate.rst).
+        // Under performance the driver decides the preference (amd-pstate.rst, intel_pstate.rst).
         if mode.has_preference() && mode.is_setpolicy() && *governor == "powersave" {
             for preference in ["performance", "balance_performance", "balance_power", "power"] {
                 let steps =
@@ -96,10 +96,10 @@ fn settings(mode: &Mode) -> Vec<Setting> {
     all
 }
 
-/// Figures by load and setting; a setting that the kernel refuses has none.
+/// Figures by load and setting; none for a setting that the kernel rejects.
 type Measured = BTreeMap<(usize, usize), Figures>;
 
-/// The agent's text, and the number of the step of each load under each setting.
+/// The agent's text, and the step number of each load under each setting.
 fn steps(mode: &Mode, settings: &[Setting]) -> (String, Vec<(u32, usize, usize)>) {
     let mut text = String::from("seq behaviour\n");
     let mut number = 0;
@@ -115,7 +115,7 @@ fn steps(mode: &Mode, settings: &[Setting]) -> (String, Vec<(u32, usize, usize)>
             text.push_str(&format!("{step}\n"));
         }
         for (load, row) in LOADS.iter().enumerate() {
-            // A pause: the load before leaves neither heat nor a governor's history that differ
+            // A pause, so that the previous load's heat and a governor's history do not differ
             // between kernels.
             begin(&mut text);
             text.push_str("p 0.05\n");
@@ -135,7 +135,7 @@ fn measure(boots: &dyn Boots, mode: &Mode, settings: &[Setting], seed: u64) -> R
     })
 }
 
-/// The figures of a guest that ran to its end.
+/// The figures of a guest that completed.
 fn read(ended: &Ended, settings: &[Setting], places: &[(u32, usize, usize)]) -> Option<Measured> {
     if !ended.output.lines().any(|line| line == "end") {
         return None;
@@ -199,7 +199,7 @@ fn report(
     tests
 }
 
-/// A line per quantity, and one per threshold that is exceeded.
+/// Prints a line per quantity, and one per exceeded threshold.
 fn compare(
     new: &[Figures],
     old: Option<&[Figures]>,
@@ -246,7 +246,7 @@ mod tests {
         Mode::all("ryzen-5750g").unwrap().remove(0)
     }
 
-    /// A kernel on which all takes as long, and power depends on the seed and on the kernel.
+    /// A kernel with constant times, whose power depends on the seed and the kernel.
     struct Kernel {
         watts: f64,
         refuses: &'static str,

@@ -1,5 +1,5 @@
-//! `contract`: generated sequences; after each step the rules of `rules` hold, and the kernel
-//! reports no fault of its own.
+//! `contract`: runs generated sequences. After each step the rules of `rules` must hold, and the
+//! kernel must report no fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,13 +21,13 @@ use crate::{
 
 pub(super) struct Contract;
 
-/// The test that every guest has run all of its steps.
+/// The test that every guest ran all of its steps.
 const TO_THE_END: &str = "runs-to-the-end";
 
 /// Why a failure does not count.
 const KNOWN: &str = "the baseline shows it too";
 
-/// Lines of a violation that are shown.
+/// Maximum number of lines of a violation to show.
 const DETAILS: usize = 6;
 
 impl Topic for Contract {
@@ -58,15 +58,14 @@ impl Topic for Contract {
             violations.is_empty() && messages.is_empty() && seen.parts.iter().all(|part| part.complete);
         let known = if is_clean { BTreeSet::new() } else { known(bench, mode, &sequences)? };
         let shows = |sequences: &[Sequence], seen: &Seen| shows(mode, sequences, seen);
-        // What the baseline shows too is not worth boots.
+        // Failures of the baseline are not worth more boots.
         let (old, violations): (Vec<Violation>, Vec<Violation>) = violations
             .into_iter()
             .partition(|violation| violation.shapes().all(|shape| known.contains(&shape)));
         let mut new = failures(&sequences, &violations, messages);
         new.retain(|failure| !known.contains(&failure.id));
         if bench.shrinks {
-            // A guest that did not finish may not finish again: then the failure stays as it was
-            // found.
+            // If a guest does not finish, the failure stays as it was found.
             let _ = shrink::shrink(bench.kernel, mode, bench.seed, &mut new, &shows);
         }
         let reproducer = |id: &str| {
@@ -74,7 +73,7 @@ impl Topic for Contract {
             Some(failure.steps.clone())
         };
         for rule in rules::of(mode) {
-            // One that the baseline does not show comes first.
+            // Violations that the baseline does not show come first.
             let mut of_rule = violations.iter().chain(&old).filter(|violation| violation.rule == rule.id);
             let is_known = violations.iter().all(|violation| violation.rule != rule.id);
             let test = match of_rule.next() {
@@ -102,7 +101,7 @@ impl Topic for Contract {
     }
 }
 
-/// What to shrink: of each rule the violation with the fewest steps before it, and each kind of
+/// Failures to shrink: each rule's violation with the fewest steps before it, and each kind of
 /// message.
 fn failures(sequences: &[Sequence], violations: &[Violation], messages: &[Message]) -> Vec<Failure> {
     let mut first: BTreeMap<String, (usize, Option<usize>)> = BTreeMap::new();
@@ -120,7 +119,7 @@ fn failures(sequences: &[Sequence], violations: &[Violation], messages: &[Messag
     }
     let steps = |(index, step): (usize, Option<usize>)| {
         let all = &sequences[index].steps;
-        // A base state that differs was spoilt by the sequence before.
+        // If a base state differs, the sequence before it caused that.
         match step {
             Some(step) => all[..=step].to_vec(),
             None => index.checked_sub(1).map(|before| sequences[before].steps.clone()).unwrap_or_default(),
@@ -134,8 +133,7 @@ fn failures(sequences: &[Sequence], violations: &[Violation], messages: &[Messag
     first.into_iter().map(failure).collect()
 }
 
-/// Names the fault that a report is about: its kind, and the call of Speed Select's device in which
-/// it came.
+/// Identifies a report's fault: its kind, and the call of Speed Select's device in which it came.
 fn identity(message: &Message, sequences: &[Sequence]) -> String {
     let step = locate(sequences, message.step).and_then(|(index, step)| Some(&sequences[index].steps[step?]));
     match step {
@@ -146,7 +144,7 @@ fn identity(message: &Message, sequences: &[Sequence]) -> String {
     }
 }
 
-/// Which candidates show which rule or message.
+/// Finds which candidates show which rule or message.
 fn shows(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> Vec<(usize, String)> {
     let violations = rules::check(mode, sequences, &seen.boot.runs).into_iter();
     let mut found: Vec<(usize, String)> =
@@ -157,7 +155,7 @@ fn shows(mode: &Mode, sequences: &[Sequence], seen: &Seen) -> Vec<(usize, String
     found
 }
 
-/// What the other kernel shows too: shapes of violations, and kinds of messages.
+/// Failures of the other kernel: shapes of violations, and kinds of messages.
 fn known(bench: &Bench<'_>, mode: &Mode, sequences: &[Sequence]) -> Result<BTreeSet<String>, CannotTell> {
     let broken = |runs: &[Run]| {
         rules::check(mode, sequences, runs)
@@ -171,14 +169,14 @@ fn known(bench: &Bench<'_>, mode: &Mode, sequences: &[Sequence]) -> Result<BTree
         known.extend(reports(&seen, sequences));
         return Ok(known);
     }
-    // A record of other sequences says nothing of these.
+    // A record of other sequences cannot be compared.
     let record = bench.against.and_then(|saved| saved.find(mode)).filter(|old| old.sequences == sequences);
     let known =
         |old: &ModeRecord| broken(&old.runs()).into_iter().chain(old.reports.iter().cloned()).collect();
     Ok(record.map(known).unwrap_or_default())
 }
 
-/// What the kernel reported itself, and whether it ended a guest.
+/// The kernel's own reports, and whether it ended a guest.
 pub(super) fn reports(seen: &Seen, sequences: &[Sequence]) -> BTreeSet<String> {
     let mut all: BTreeSet<String> =
         seen.messages.iter().map(|message| identity(message, sequences)).collect();
@@ -227,7 +225,7 @@ fn message_tests(
     tests
 }
 
-/// The guest did not get to the end of the steps.
+/// A guest that did not complete its steps.
 fn incomplete(part: &Part, seen: &Seen, sequences: &[Sequence]) -> Test {
     let mut lines = Vec::new();
     let ended = &part.ended;

@@ -1,7 +1,8 @@
-//! `difference`: the same sequences on the old and the new kernel. A difference counts if it shows
-//! at the same step in two boots of both kernels. All four have different seeds, so that timing
-//! does not make one. What has one cause is one test: values that differ from the base state on,
-//! what follows from an answer or from another attribute, levels that are rounded in another way.
+//! `difference`: runs equal sequences on the old and the new kernel. A difference counts if it
+//! appears at one step in two boots of both kernels. All four have different seeds, so that timing
+//! does not cause one. Differences with one cause are one test: values that already differ in the
+//! base state, consequences of an answer or of another attribute, levels that are rounded
+//! differently.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,10 +20,10 @@ use crate::{
 
 pub(super) struct Difference;
 
-/// Causes that are shown.
+/// Maximum number of causes to show.
 const MAX: usize = 60;
 
-/// Further pairs of values that are shown of each cause.
+/// Maximum number of additional pairs of values to show for each cause.
 const EXAMPLES: usize = 5;
 
 impl Topic for Difference {
@@ -91,7 +92,7 @@ fn compare(
     }
     let mut found = differences(sequences, &old(of_baseline(seed))?, &first);
     if !found.is_empty() {
-        // Another seed moves everything that depends on time.
+        // Another seed shifts everything that depends on time.
         let again = seed ^ 0x5eed;
         let (second, ..) = new(again)?;
         let second = differences(sequences, &old(of_baseline(again))?, &second);
@@ -127,10 +128,10 @@ fn boot(
     Ok((seen.boot.runs, driver, record))
 }
 
-/// A place where the kernels differ.
+/// A point at which the kernels differ.
 struct Place {
     cause: String,
-    /// What differs: an attribute, an answer, a field of a request.
+    /// The differing attribute, answer or field of a request.
     subject: String,
     old: String,
     new: String,
@@ -139,13 +140,15 @@ struct Place {
 }
 
 impl Place {
-    /// What identifies it in another boot: values may go by time.
+    /// Identifies the difference in another boot. Values are excluded because they may depend on
+    /// time.
     fn key(&self) -> (String, String, usize, usize) {
         (self.cause.clone(), self.subject.clone(), self.sequence, self.at)
     }
 }
 
-/// The places of one cause as a test: what differs with examples, and the shortest way there.
+/// Makes a test of all points with one cause: the difference with examples, and the shortest way to
+/// it.
 fn test(cause: &str, places: &[&Place], sequences: &[Sequence]) -> Option<Test> {
     let is_effect = |place: &Place| place.subject != ANSWER && !cause.contains(&place.subject);
     let first = places.iter().min_by_key(|place| (place.at, place.sequence, is_effect(place)))?;
@@ -174,7 +177,7 @@ fn shown(text: &str) -> &str {
     if text.is_empty() { "nothing" } else { text }
 }
 
-/// What differs, with its cause.
+/// The differences with their causes.
 fn differences(sequences: &[Sequence], old: &[Run], new: &[Run]) -> Vec<Place> {
     let base =
         |runs: &[Run]| runs.iter().find_map(|run| run.observations.first().cloned()).unwrap_or_default();
@@ -211,7 +214,7 @@ fn differences(sequences: &[Sequence], old: &[Run], new: &[Run]) -> Vec<Place> {
             };
             let seen = moment.differences(&open);
             for (key, difference) in &seen {
-                // What differs already is not reported again until it has been the same.
+                // Do not report a difference again until the values have been equal.
                 let is_known = !key.starts_with(EVENT)
                     && open
                         .get(key)
@@ -227,7 +230,7 @@ fn differences(sequences: &[Sequence], old: &[Run], new: &[Run]) -> Vec<Place> {
                     });
                 }
             }
-            // From here the kernels are in different modes of the driver.
+            // From here on the kernels are in different driver modes.
             let is_parted = seen.iter().any(|(key, _)| key.starts_with(EVENT) && key.ends_with("/status"));
             if is_parted {
                 break;
@@ -238,29 +241,28 @@ fn differences(sequences: &[Sequence], old: &[Run], new: &[Run]) -> Vec<Place> {
     found
 }
 
-/// A difference as it is at one moment.
+/// A difference at one point in time.
 #[derive(Debug, Clone)]
 struct Differing {
     cause: String,
     subject: String,
     old: String,
     new: String,
-    /// It differs from the base state on, or the file is only one kernel's: nothing else follows
-    /// from it.
+    /// True if it differs from the base state on, or only one kernel has the file: nothing else
+    /// follows from it.
     is_constant: bool,
 }
 
-/// The subject of an answer that differs.
+/// The subject of a differing answer.
 const ANSWER: &str = "the answer";
 
-/// How the key of something that happens begins: an answer, writes. The rest are states.
+/// Prefix of the key of an event: an answer, writes. All others are states.
 const EVENT: &str = "!";
 
-/// What differs at one moment, by the path of an attribute, or by CPU and field of a request.
+/// Current differences by the path of an attribute, or by CPU and field of a request.
 type Open = BTreeMap<String, Differing>;
 
-/// What differs in the base state. Where the same pair of values is seen later, it has the same
-/// cause.
+/// Differences in the base state. If a pair of values appears again later, it has the same cause.
 struct Constants(BTreeMap<(String, String), BTreeSet<String>>);
 
 impl Constants {
@@ -281,7 +283,7 @@ impl Constants {
     }
 
     /// The cause of this pair of values. A frequency may come from another attribute; other values
-    /// are not that telling.
+    /// are less specific.
     fn cause(&self, subject: &str, old: &str, new: &str) -> Option<String> {
         let subjects = self.0.get(&(old.to_owned(), new.to_owned()))?;
         let is_frequency = |text: &str| text.len() >= 5 && text.parse::<u64>().is_ok();
@@ -297,8 +299,8 @@ impl Constants {
     }
 }
 
-/// What an attribute or a field of a request follows from: where one of these differs too, it is
-/// the cause.
+/// The attributes on which an attribute or a field of a request depends: if one of these differs
+/// too, it is the cause.
 fn sources(subject: &str) -> &'static [&'static str] {
     match subject {
         "boost" => &["cpufreq/boost"],
@@ -326,7 +328,7 @@ fn sources(subject: &str) -> &'static [&'static str] {
     }
 }
 
-/// Kernels that round a frequency to a level in different ways.
+/// Returns whether kernels only round a frequency to a level differently.
 fn is_rounding(field: &str, old: &str, new: &str) -> bool {
     let levels = old.parse::<u64>().ok().zip(new.parse::<u64>().ok());
     matches!(field, "request.maximum" | "request.minimum" | "request.desired")
@@ -367,14 +369,14 @@ fn fields(register: &str, value: u64) -> Vec<(&str, u64)> {
     }
 }
 
-/// The fields of requests that differ: CPU, `request.FIELD`, old and new value.
+/// The differing fields of requests: CPU, `request.FIELD`, old and new value.
 fn requests(a: &Observation, b: &Observation) -> Vec<(u32, String, String, String)> {
     let keys: BTreeSet<&(u32, String)> = a.registers.keys().chain(b.registers.keys()).collect();
     let mut all = Vec::new();
     for key in keys.into_iter().filter(|key| crate::rules::is_request(&key.1)) {
         let (cpu, name) = (key.0, key.1.as_str());
         // With HWP the processor ignores PERF_CTL (Intel SDM 15.4.2), which the driver wrote before
-        // it switched HWP on.
+        // it enabled HWP.
         let has_hwp = |o: &Observation| o.register(cpu, "0x770").is_some_and(|on| on & 1 == 1);
         if name == "0x199" && has_hwp(a) && has_hwp(b) {
             continue;
@@ -405,13 +407,13 @@ struct Moment<'a> {
     a: &'a Observation,
     b: &'a Observation,
     constants: &'a Constants,
-    /// CPUs that ask by load, in one of the kernels.
+    /// CPUs whose request depends on load in one of the kernels.
     by_load_before: &'a BTreeSet<u32>,
     by_load: &'a BTreeSet<u32>,
 }
 
 impl Moment<'_> {
-    /// What differs now, of which `open` differed before the step.
+    /// The current differences; `open` has those before the step.
     fn differences(&self, open: &Open) -> Open {
         let mut now = Open::new();
         let doing = doing(self.step);
@@ -431,7 +433,7 @@ impl Moment<'_> {
             }
         }
         now.extend(self.replies(&doing));
-        // A step that one kernel refuses has its effect in the other.
+        // If one kernel rejects a step, it takes effect only in the other.
         let effect = |key: &str| {
             let written = self.a.answers.iter().any(|answer| answer.path == key);
             let earlier = open.get(key).filter(|known| !known.is_constant && !written);
@@ -439,19 +441,19 @@ impl Moment<'_> {
         };
         for (path, old, new) in crate::rules::differences(self.a, self.b) {
             let name = plain(path);
-            // Governor userspace begins with the frequency of that moment, which goes by the load
-            // before it.
+            // The userspace governor starts with the current frequency, which depends on earlier
+            // load.
             if name == "scaling_setspeed" && !doing.starts_with("scaling_setspeed") {
                 continue;
             }
-            // Of an answer in which all that can be set was read: the field.
+            // If the answer contains all settings, the field that differs.
             let field = old.zip(new).and_then(|(old, new)| speed_select::differing_state(path, old, new));
             let (name, old, new) = match &field {
                 Some((field, old, new)) => (field.clone(), Some(&**old), Some(&**new)),
                 None => (name, old, new),
             };
             let constant = old.zip(new).and_then(|(old, new)| self.constant(&name, old, new));
-            // A file that one kernel does not have has one cause, whatever was done.
+            // A file that one kernel lacks has a single cause, whatever was done.
             let lacks = (old.is_none() || new.is_none()) && !self.is_dynamic(path);
             let is_constant = constant.is_some() || lacks;
             let cause = constant
@@ -491,7 +493,8 @@ impl Moment<'_> {
         now
     }
 
-    /// What a call of Speed Select's device that neither refuses is answered, field by field.
+    /// Compares, field by field, the answers to a call of Speed Select's device that neither kernel
+    /// rejects.
     fn replies(&self, doing: &str) -> Open {
         let mut all = Open::new();
         let Some(Step::Ioctl { number, .. }) = self.step else { return all };
@@ -514,8 +517,8 @@ impl Moment<'_> {
         all
     }
 
-    /// The order of writes to one CPU's registers, without repetitions, where the result is the
-    /// same.
+    /// Compares the order of writes to one CPU's registers, without repetitions, if the result is
+    /// equal.
     fn orders(&self, now: &mut Open, doing: &str, refused: Option<&str>) {
         let cpus: BTreeSet<u32> = self.a.writes.iter().chain(&self.b.writes).map(|write| write.cpu).collect();
         let same = |a: &Observation, b: &Observation, cpu: u32| {
@@ -547,8 +550,8 @@ impl Moment<'_> {
         }
     }
 
-    /// The cause of a pair of values that go by the base state: seen there, or written as `@NAME+N`
-    /// of what differs there.
+    /// The cause of a pair of values that depends on the base state: seen there, or written as
+    /// `@NAME+N` of a value that differs there.
     fn constant(&self, subject: &str, old: &str, new: &str) -> Option<String> {
         let referenced = || {
             let Some(Step::Write { value, .. }) = self.step else { return None };
@@ -559,7 +562,7 @@ impl Moment<'_> {
         self.constants.cause(subject, old, new).or_else(referenced)
     }
 
-    /// A file that came or went with this step in one of the kernels.
+    /// Returns whether a file appeared or disappeared with this step in one of the kernels.
     fn is_dynamic(&self, path: &str) -> bool {
         self.before.is_some_and(|(a, b)| a.get(path).is_some() && b.get(path).is_some())
     }
@@ -568,17 +571,17 @@ impl Moment<'_> {
         policy_of(self.a, cpu).or_else(|| policy_of(self.b, cpu))
     }
 
-    /// What the CPU asks for now follows from the settings, not from load.
+    /// Returns whether the CPU's request now depends on settings, not on load.
     fn is_steady(&self, cpu: u32) -> bool {
-        // What userspace began with went by load.
+        // Userspace's initial frequency depends on load.
         let same_speed =
             attribute(self.a, cpu, "scaling_setspeed") == attribute(self.b, cpu, "scaling_setspeed");
         same_speed && !self.by_load.contains(&cpu)
     }
 }
 
-/// Notes which CPUs ask by load. One without a policy keeps what it asked for last, so it stays
-/// what it was.
+/// Tracks which CPUs' requests depend on load. A CPU without a policy keeps its last request and
+/// its state here.
 fn follow_governors(by_load: &mut BTreeSet<u32>, a: &Observation, b: &Observation) {
     let cpus: BTreeSet<u32> = a.registers.keys().chain(b.registers.keys()).map(|(cpu, _)| *cpu).collect();
     for cpu in cpus {
@@ -593,7 +596,8 @@ fn follow_governors(by_load: &mut BTreeSet<u32>, a: &Observation, b: &Observatio
     }
 }
 
-/// The cause of what an attribute or a field of a request follows from, if that differs too.
+/// The cause of the value on which an attribute or a field of a request depends, if that differs
+/// too.
 fn source(now: &Open, path: &str, subject: &str) -> Option<String> {
     let place = path.rsplit_once('/').map_or("", |(place, _)| place);
     let differing = sources(subject).iter().find_map(|name| {
@@ -612,14 +616,14 @@ fn attribute<'a>(o: &'a Observation, cpu: u32, name: &str) -> Option<&'a str> {
 }
 
 fn goes_by_load(o: &Observation, cpu: u32, governor: &str) -> bool {
-    // intel_pstate's powersave without HWP: its requests are in PERF_CTL.
+    // intel_pstate's powersave policy without HWP has its requests in PERF_CTL.
     let chooses_itself = governor == "powersave"
         && o.get("intel_pstate/status") == Some("active")
         && o.register(cpu, "0x770").is_none_or(|on| on & 1 == 0);
     chooses_itself || !crate::rules::is_fixed(governor)
 }
 
-/// A step without its value, except of switches, whose directions have causes of their own.
+/// A step without its value, except for switches, whose directions have separate causes.
 fn doing(step: Option<&Step>) -> String {
     match step {
         None => "base-state".to_owned(),
@@ -635,7 +639,7 @@ fn doing(step: Option<&Step>) -> String {
     }
 }
 
-/// Registers of which the order of writes is compared.
+/// Returns whether the order of writes to a register is compared.
 fn is_compared(register: &str) -> bool {
     crate::rules::is_request(register) || speed_select::is_register(register)
 }
@@ -652,7 +656,7 @@ fn exactly(step: &Step) -> String {
     }
 }
 
-/// A path without numbers of policies and CPUs: `scaling_max_freq`, `amd_pstate/status`,
+/// A path without the numbers of policies and CPUs: `scaling_max_freq`, `amd_pstate/status`,
 /// `cpu/online`.
 fn plain(path: &str) -> String {
     let mut parts = path.split('/');
@@ -673,7 +677,7 @@ mod tests {
     const MAX: &str = "cpufreq/policy1/scaling_max_freq";
     const PREFERENCE: &str = "cpufreq/policy1/energy_performance_preference";
 
-    /// A state of policy1, whose CPU has been asked for `request`.
+    /// A state of policy1 whose CPU has the request `request`.
     fn state(attributes: &[(&str, &str)], request: u64) -> Observation {
         let mut o = Observation::default();
         for (path, value) in [("scaling_governor", "powersave"), ("affected_cpus", "1")] {
@@ -717,7 +721,7 @@ mod tests {
         assert_eq!(shown.steps.len(), 1);
     }
 
-    /// What a constant of the kernel's differs by is seen in every attribute that goes by it.
+    /// A constant of the kernel that differs shows in every attribute that depends on it.
     #[test]
     fn what_differs_in_the_base_state_is_one_cause() {
         let seen = |top: &str, other: &str| {
@@ -739,8 +743,8 @@ mod tests {
         );
     }
 
-    /// One kernel takes the value: that the attribute and the request then differ is not a second
-    /// cause.
+    /// One kernel accepts the value. The consequent differences of the attribute and the request
+    /// are not a second cause.
     #[test]
     fn effects_have_the_cause_of_the_answer() {
         let number = Step::write(PREFERENCE, "64");
@@ -765,7 +769,7 @@ mod tests {
         );
     }
 
-    /// What is set and what is read by calls of Speed Select's device.
+    /// Values that are set and read by calls of Speed Select's device.
     #[test]
     fn calls_differ_by_field() {
         let class = speed_select::by_nr(speed_select::nr::CLOS_PARAM);
@@ -804,7 +808,7 @@ mod tests {
                 state(&[(PREFERENCE, preference)], request),
             ])
         };
-        // A register of its own, and one that follows from an attribute.
+        // An independent register, and one that follows from an attribute.
         let found = differences(&sequences, &seen(0xff00_00a6, "power"), &seen(0xff00_14a6, "power"));
         assert_eq!(causes(&found), [("request.minimum.after.cpu/online=1", "request.minimum", 1)]);
         let found = differences(&sequences, &seen(0xff00_00a6, "power"), &seen(0xbf00_00a6, "balance_power"));
@@ -815,8 +819,8 @@ mod tests {
         );
     }
 
-    /// A register that the last governor left by load is not a difference, with a policy or without
-    /// one.
+    /// A register that depends on load under the last governor is not a difference, with a policy
+    /// or without one.
     #[test]
     fn what_went_by_load_is_not_compared() {
         let sequences = sequence(vec![
@@ -861,7 +865,7 @@ mod tests {
         assert_eq!(plain("cpufreq/boost"), "cpufreq/boost");
     }
 
-    /// Guests whose only limit is their seed.
+    /// Guests whose limit depends only on their seed.
     struct Chance(std::sync::Mutex<BTreeSet<u64>>);
 
     impl crate::boots::Boots for Chance {
@@ -883,7 +887,7 @@ mod tests {
         }
     }
 
-    /// What goes by chance differs between a kernel and itself too: every guest has another seed.
+    /// Random differences also appear between a kernel and itself: every guest has another seed.
     #[test]
     fn every_guest_has_a_seed_of_its_own() {
         let mode = &Mode::all("ryzen-5750g").unwrap()[0];

@@ -1,7 +1,7 @@
 //! `lifecycle`: a machine goes through sleep, hotplug, changes of the driver's mode, reloaded
-//! modules, notifications and limits of its firmware. After each, attributes, requests and
-//! frequencies are those of a machine that did not go through it, and the kernel has reported no
-//! fault.
+//! modules, notifications and limits of its firmware. After each event, attributes, requests and
+//! frequencies must equal those of a machine without the event, and the kernel must have reported
+//! no fault.
 
 mod events;
 
@@ -22,13 +22,13 @@ use events::{Event, LACKS};
 
 pub(super) struct Lifecycle;
 
-/// Lines of a failure that are shown.
+/// Maximum number of lines of a failure to show.
 const DETAILS: usize = 12;
-/// Boots for the events of a mode: one more for each that ends the guest.
+/// Maximum number of boots for a mode's events: one more for each event that ends the guest.
 const BOOTS: usize = 4;
-/// Shorter forms of failures that are tried, in one boot.
+/// Maximum number of shorter variants of failures to try in one boot.
 const VARIANTS: usize = 40;
-/// How long all CPUs are busy at the end, ms.
+/// Duration of the load on all CPUs at the end, ms.
 const LOAD: u32 = 20;
 
 impl Topic for Lifecycle {
@@ -91,11 +91,11 @@ impl Topic for Lifecycle {
     }
 }
 
-/// What came of an event.
+/// The result of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen {
     Good,
-    /// The kernel or the machine cannot go through it.
+    /// The kernel or the machine does not support it.
     Lacks,
     Bad(Vec<String>),
     NotReached,
@@ -107,18 +107,18 @@ impl Seen {
     }
 }
 
-/// Where an event is in the sequences of a boot.
+/// Position of an event in the sequences of a boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
-    /// The sequence with the event.
+    /// Index of the sequence with the event.
     at: usize,
-    /// The sequence at whose end the state is judged.
+    /// Index of the sequence at whose end the state is judged.
     judged: usize,
-    /// The sequence of a machine that does not go through it.
+    /// Index of the sequence without the event.
     reference: usize,
 }
 
-/// The sequences that show the events: references, then each event.
+/// The sequences that test the events: first the references, then each event.
 fn plan(events: &[Event]) -> (Vec<Sequence>, Vec<Place>) {
     let mut sequences: Vec<Sequence> = Vec::new();
     let with_load = |settings: &[Step], steps: &[Step]| {
@@ -153,8 +153,8 @@ fn plan(events: &[Event]) -> (Vec<Sequence>, Vec<Place>) {
     (sequences, places)
 }
 
-/// Takes a guest through all events; one that ends the guest is a failure, and another guest goes
-/// on after it.
+/// Takes guests through all events. An event that ends the guest is a failure, and another guest
+/// continues after it.
 fn go_through(
     boots: &dyn Boots,
     mode: &Mode,
@@ -187,7 +187,7 @@ fn go_through(
     Ok((driver.unwrap_or_else(|| Test::pass("driver")), all))
 }
 
-/// What came of a boot.
+/// The results of a boot.
 #[derive(Debug, Default)]
 struct Guest {
     boot: record::Boot,
@@ -249,7 +249,8 @@ fn judge(
         }
         for message in &guest.messages {
             let index = locate(sequences, message.step).map(|(index, _)| index);
-            // What comes while the base state returns after it may still be its fault.
+            // A message during the following return to the base state may still be the event's
+            // fault.
             if index.is_some_and(|index| (place.at..=place.judged).contains(&index)) {
                 lines.push(format!("the kernel reports: {}", message.kind));
                 lines.extend(message.text.iter().cloned());
@@ -265,8 +266,7 @@ fn judge(
                     }
                     _ => Vec::new(),
                 };
-                // What an earlier event has spoilt is not this one's fault, and neither is that it
-                // is well again.
+                // Damage by an earlier event is not this event's fault, and neither is its repair.
                 let spoilt: BTreeSet<String> =
                     from_first(before).into_iter().map(|(subject, _)| subject).collect();
                 let mut found = differences(mode, last(reference), last(judged), "at the end");
@@ -292,12 +292,11 @@ fn judge(
 }
 
 fn last(run: &Run) -> &Observation {
-    // A whole run has at least the base state.
+    // A complete run has at least the base state.
     &run.observations[run.observations.len() - 1]
 }
 
-/// What differs between the state of a machine without the event and one with it: each difference's
-/// subject, and a line.
+/// Differences between the states without and with the event: subject and line of each.
 fn differences(mode: &Mode, without: &Observation, with: &Observation, when: &str) -> Vec<(String, String)> {
     let show =
         |value: Option<&str>| value.map_or_else(|| "no such file".to_owned(), |value| format!("'{value}'"));
@@ -320,7 +319,7 @@ fn differences(mode: &Mode, without: &Observation, with: &Observation, when: &st
     }
     for (cpu, old) in &without.load {
         let Some(now) = with.load.get(cpu) else { continue };
-        // Heat and energy of what ran before move the frequency a little.
+        // Heat and energy of earlier loads affect the frequency slightly.
         if now.highest < old.highest / 10 * 9 || now.lowest > old.lowest / 10 * 11 {
             let line = format!(
                 "cpu{cpu} runs at {} kHz under load {when}, and at {} without it",
@@ -332,7 +331,7 @@ fn differences(mode: &Mode, without: &Observation, with: &Observation, when: &st
     out
 }
 
-/// Forms of an event with no or one of its settings, the shortest first.
+/// Variants of an event without settings or with a single one, shortest first.
 fn variants(event: &Event) -> Vec<Event> {
     let with = |settings: Vec<Step>| Event { settings, ..event.clone() };
     let mut all = vec![with(Vec::new())];
@@ -341,7 +340,7 @@ fn variants(event: &Event) -> Vec<Event> {
     all
 }
 
-/// The shortest forms that still fail. What ends the guest may end it again: then there are none.
+/// The shortest variants that still fail; none if the guest does not survive.
 fn shorten(boots: &dyn Boots, mode: &Mode, events: &[&Event], seed: u64) -> Vec<Event> {
     let share = VARIANTS / events.len().max(1);
     let all: Vec<Event> =

@@ -1,6 +1,6 @@
-//! `selftests`: the kernel's own tests. Of amd-pstate the unit tests
-//! (drivers/cpufreq/amd-pstate-ut.c), where the kernel has them built in or as a module; of cpufreq
-//! the scripts of tools/testing/selftests/cpufreq, where the kernel lies in its tree.
+//! `selftests`: the kernel's own tests. For amd-pstate the unit tests
+//! (drivers/cpufreq/amd-pstate-ut.c), if the kernel has them built in or as a module; for cpufreq
+//! the scripts in tools/testing/selftests/cpufreq, if the kernel is in its source tree.
 
 use std::{
     fmt::Write as _,
@@ -18,10 +18,9 @@ pub(super) struct SelfTests;
 
 /// The prefix of the module's messages.
 const PREFIX: &str = "amd_pstate_ut: ";
-/// Lines of a failed test that are shown.
+/// Maximum number of lines of a failed test to show.
 const LINES: usize = 5;
-/// What the scripts are run with: all that they can do but sleep, modules, and two that take hours
-/// here.
+/// The arguments of the scripts: all tests except sleep, modules, and two that take hours here.
 const SCRIPTS: &[&str] = &["basic", "sptest1", "sptest2"];
 /// The shell of the scripts.
 const BASH: &str = "/bin/bash";
@@ -51,7 +50,7 @@ impl Topic for SelfTests {
             );
         }
         if mode.is_amd_pstate() {
-            // Built in, they have run already.
+            // If built in, the tests have already run.
             command.push_str("modprobe amd_pstate_ut 2>/dev/null; dmesg");
         }
         let mut tests = Vec::new();
@@ -77,7 +76,7 @@ impl Topic for SelfTests {
     }
 }
 
-/// What the scripts need in the guest, or why they cannot be run.
+/// Files that the scripts need in the guest, or why they cannot run.
 fn scripts(selftests: Option<&Path>) -> Result<Vec<PathBuf>, &'static str> {
     let selftests = selftests.ok_or("the kernel does not lie in its source tree")?;
     let directories = ["cpufreq", "kselftest"].map(|name| selftests.join(name));
@@ -91,7 +90,7 @@ fn scripts(selftests: Option<&Path>) -> Result<Vec<PathBuf>, &'static str> {
     Ok(there.chain([PathBuf::from(BASH)]).collect())
 }
 
-/// The ends of the scripts: `cpufreq.basic 0`, after the last lines that each printed.
+/// Parses the ends of the scripts: `cpufreq.basic 0`, after the last lines that each printed.
 fn of_scripts(output: &str) -> Vec<Test> {
     // tools/testing/selftests/kselftest/ktap_helpers.sh
     const SKIP: &str = "4";
@@ -114,8 +113,8 @@ fn of_scripts(output: &str) -> Vec<Test> {
     tests
 }
 
-/// The tests of a log: `amd_pstate_ut: 4    amd_pstate_ut_check_freq    success!`, after what a
-/// failed one has to say.
+/// Parses a log's tests: `amd_pstate_ut: 4    amd_pstate_ut_check_freq    success!`, after the
+/// messages of a failed one.
 fn of_amd_pstate(log: &str) -> Vec<Test> {
     let mut tests = Vec::new();
     let mut said: Vec<String> = Vec::new();
@@ -148,7 +147,7 @@ mod tests {
     use super::*;
     use crate::report::Outcome;
 
-    /// Name, outcome and count of lines of each.
+    /// Name, outcome and number of lines of each test.
     fn ends(tests: Vec<Test>) -> Vec<(String, Outcome, usize)> {
         tests.into_iter().map(|test| (test.name, test.outcome, test.details.len())).collect()
     }

@@ -1,41 +1,41 @@
-//! What a call should be answered, and what should be set after it.
+//! The expected answer of a call, and the expected settings after it.
 
 use flyball_silicon::{Silicon, spec::SstClass};
 
 use super::{Case, Made, OF_LEVELS};
 use crate::speed_select::{Call, Class, MAX_COMMANDS, Shape, State, WRITE, by_number, class_of_word, nr};
 
-/// What a call should be answered.
+/// The expected answer of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Accepted,
-    /// By the kernel, from the argument.
+    /// Rejected by the kernel, because of the argument.
     Refused(&'static str),
     RefusedByFirmware(&'static str),
-    /// Kernels or machines differ.
+    /// Not defined: kernels or machines differ.
     Open,
 }
 use Verdict::{Accepted, Open, Refused, RefusedByFirmware};
 
-/// What a call should lead to.
+/// The expected result of a call.
 #[derive(Debug, Clone)]
 pub(super) struct Expected {
     pub verdict: Verdict,
-    /// Commands that should be done, of a call that says how many were.
+    /// Expected number of completed commands, for a call that returns it.
     pub count: i64,
-    /// Commands before one that is refused.
+    /// Number of commands before the rejected one.
     pub done: usize,
     pub state: State,
-    /// Domains that the call is about.
+    /// Domains that the call affects.
     pub domains: Vec<usize>,
 }
 
-/// Busy mailboxes, refused changes, locked levels.
+/// Fault bits: busy mailbox, rejected changes, locked levels.
 const BUSY: u8 = 1;
 const REFUSES: u8 = 2;
 const LOCKED: u8 = 4;
 
-/// MSRs that programs may reach (isst_if_common.c, punit_msr_white_list).
+/// MSRs that programs may access (isst_if_common.c, punit_msr_white_list).
 const MSRS: [u64; 5] = [0x1ad, 0x1ae, 0x1af, 0x64b, 0x54];
 
 const NO_DOMAIN: &str = "there is no power domain with registers of these numbers";
@@ -91,7 +91,7 @@ pub(super) fn expect(
     let mut verdict = Accepted;
     let mut done = 0;
     for command in 0..count as usize {
-        // What was answered says how far an open one came.
+        // If the verdict is open, the answer tells how far the call came.
         let of_command = match call.nr {
             nr::CLOS_ASSOC => work.association(command),
             nr::GET_PHY_ID => work.cpu(command, false),
@@ -105,8 +105,8 @@ pub(super) fn expect(
                 verdict = Open;
                 break;
             }
-            // The calls of isst_if_common.c hide an error behind the number of commands that were
-            // done.
+            // The calls of isst_if_common.c return the number of completed commands instead of an
+            // error.
             _ if legacy && done > 0 => break,
             refused => {
                 verdict = refused;
@@ -127,7 +127,7 @@ impl Work<'_> {
         self.call.of_command(self.argument, command, name)
     }
 
-    /// The call's domain.
+    /// The domain in the call.
     fn domain(&mut self) -> Option<usize> {
         let found = self.shape.domain(self.get("socket_id"), self.get("power_domain_id"));
         self.domains.extend(found);
@@ -157,7 +157,7 @@ impl Work<'_> {
                 if features > 3 {
                     return Refused("bits 0 and 1 are the features");
                 }
-                // Firmware that does not do it says so nowhere that the kernel looks.
+                // If firmware ignores the change, the kernel does not notice.
                 self.features(at, features & 1 != 0, features & 2 != 0);
                 Accepted
             }
@@ -238,11 +238,11 @@ impl Work<'_> {
     fn set_level(&mut self, at: usize, level: u32) {
         let state = &mut self.state.domains[at];
         (state.level, state.base_freq, state.turbo_freq) = (Some(level), Some(false), Some(false));
-        // They follow the level.
+        // The turbo limits follow the level.
         self.state.limits = None;
     }
 
-    /// What firmware does of what it is asked for.
+    /// Applies the firmware's reaction to requested features.
     fn features(&mut self, at: usize, base: bool, turbo: bool) {
         if self.faults & REFUSES != 0 {
             return;
@@ -280,7 +280,7 @@ impl Work<'_> {
         Accepted
     }
 
-    /// A command's CPU.
+    /// Checks a command's CPU.
     fn cpu(&self, command: usize, online: bool) -> Verdict {
         let cpu = self.of(command, "logical_cpu");
         if cpu >= u64::from(self.shape.cpus) {
@@ -328,7 +328,7 @@ impl Work<'_> {
     fn register(&mut self, command: usize) -> Verdict {
         let register = self.of(command, "msr");
         if register > u64::from(u32::MAX) {
-            // The kernel compares the lower half.
+            // The kernel compares only the lower half.
             return Open;
         }
         if !MSRS.contains(&register) {
@@ -439,7 +439,7 @@ impl Work<'_> {
     }
 }
 
-/// What the silicon answers to a query about a level, whatever is set.
+/// The silicon's answer to a query about a level, which does not depend on settings.
 pub(super) fn answer_of_silicon(
     case: &Case<'_>,
     package: u32,

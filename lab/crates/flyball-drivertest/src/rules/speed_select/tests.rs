@@ -8,7 +8,7 @@ use crate::{
     step::{Sequence, Step},
 };
 
-/// Made once: a machine's file is read for each of its modes.
+/// Created once, because a machine's file is read for each of its modes.
 fn mode(machine: &str) -> &'static Mode {
     static MODES: LazyLock<Vec<Mode>> = LazyLock::new(|| {
         let of = |machine| Mode::all(machine).unwrap().into_iter().filter(|mode| mode.shape.is_some());
@@ -17,8 +17,7 @@ fn mode(machine: &str) -> &'static Mode {
     MODES.iter().find(|mode| mode.machine == machine).unwrap()
 }
 
-/// The base state as the queries read it, with these words in place of others: of a query the name,
-/// where, and the byte.
+/// The base state as the queries read it, with some bytes replaced: (query, offset, byte).
 fn base(shape: &Shape, changes: &[(&str, usize, u8)]) -> Observation {
     let mut seen = Observation::default();
     for (name, number, mut reply) in shape.queries() {
@@ -37,7 +36,7 @@ fn base(shape: &Shape, changes: &[(&str, usize, u8)]) -> Observation {
     seen
 }
 
-/// The rules that do not hold after a call that is answered like this and leaves this.
+/// The rules that are violated after a call with this answer and these changes.
 fn broken(
     machine: &str,
     call: (u32, Vec<u8>),
@@ -103,24 +102,24 @@ fn a_good_driver_breaks_no_rule() {
     let set = (nr::MBOX_COMMAND, mailbox(0, 0xd001, speed_select::WRITE | 1, 0x0019_0800));
     let after = [("0.0/MBOX_COMMAND.class.1", 17, 8), ("0.0/MBOX_COMMAND.class.1", 18, 0x19)];
     assert!(broken(GUIDE, set, "ok", &[], &after).is_empty());
-    // Firmware that refuses.
+    // Firmware that rejects changes.
     let set = (nr::MBOX_COMMAND, mailbox(0, 0x7f08, 0, 4));
     assert!(broken_after(GUIDE, &[Step::Firmware(2)], set, "ENXIO", &[], &[], &["mailbox.0xa4"]).is_empty());
 }
 
 #[test]
 fn bugs_break_rules() {
-    // A class lands in its neighbour; in another domain; nowhere.
+    // The class is written to its neighbour, to another domain, or nowhere.
     let lands =
         |place: &'static str| broken(SMALL, class(2, 1900), "ok", &[], &[(place, 6, 0x6c), (place, 7, 7)]);
     assert_eq!(lands("0.0/CLOS_PARAM.3"), ["reads-back"]);
     assert_eq!(lands("0.1/CLOS_PARAM.2"), ["own-domain", "reads-back"]);
     assert_eq!(broken(SMALL, class(2, 1900), "ok", &[], &[]), ["reads-back"]);
-    // What is out of range is taken.
+    // An out-of-range value is accepted.
     for taken in [class(4, 100), class(0, 25_600), level(2), level(0), level(200)] {
         assert_eq!(broken(SMALL, taken, "ok", &[], &[]), ["refused"]);
     }
-    // What is refused is done, or written.
+    // A rejected call takes effect, or writes.
     let changed = [("0.0/PERF_LEVELS", 5, 3)];
     assert_eq!(broken(SMALL, level(2), "ENOTTY", &[], &changed), ["refused-changes-nothing"]);
     assert_eq!(
@@ -128,7 +127,7 @@ fn bugs_break_rules() {
         ["refused-writes-nothing"]
     );
     assert_eq!(broken(SMALL, level(1), "ENOTTY", &[], &[]), ["accepted"]);
-    // A level keeps base-freq.
+    // A change of level keeps base-freq.
     let kept = [("0.0/PERF_LEVELS", 5, 1), ("0.0/PERF_LEVELS", 6, 1)];
     assert_eq!(broken(SMALL, level(1), "ok", &[], &kept), ["reads-back"]);
     // A domain without registers answers.

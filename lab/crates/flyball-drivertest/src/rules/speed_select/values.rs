@@ -1,11 +1,11 @@
-//! What calls read, against the machine's file.
+//! Compares what calls read with the machine's file.
 
 use flyball_silicon::{Silicon, spec::SstLevelSpec};
 
 use super::{Case, Made, OF_LEVELS, answered, expect::answer_of_silicon, states};
 use crate::speed_select::{Call, Shape, by_number, bytes, nr};
 
-/// What a call about a level should say: fields and their values.
+/// Expected fields and values in a call's answer about a level.
 fn wanted(
     case: &Case<'_>,
     shape: &Shape,
@@ -126,7 +126,7 @@ pub(super) fn of_mailbox(case: &Case<'_>) -> Vec<String> {
     for command in 0..done.min(call.count(argument)) {
         let of = |name| call.of_command(argument, command, name) as u32;
         let part = of("sub_command") as u8;
-        // Those that say what is set are compared by what reads back.
+        // Commands that read settings are checked when the settings are read back.
         if of("command") != 0x7f || matches!(part, 0..=2 | 8) {
             continue;
         }

@@ -1,8 +1,8 @@
-//! What a load took, from the silicon's log: time, energy, frequency, heat.
+//! Time, energy, frequency and heat of a load, from the silicon's log.
 
 use crate::silicon::{self, Line};
 
-/// A quantity, with the word of threshold files and its unit.
+/// A quantity, with its word in threshold files and its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Quantity {
     Time,
@@ -34,7 +34,7 @@ impl Quantity {
         }
     }
 
-    /// The unit of a change: a ratio, or a difference of what may be 0 or has no ratio.
+    /// The unit of a change: a ratio, or a difference for values that may be 0 or have no ratio.
     pub fn change_unit(self) -> &'static str {
         match self {
             Quantity::Time | Quantity::Energy | Quantity::Frequency => "%",
@@ -44,7 +44,7 @@ impl Quantity {
         }
     }
 
-    /// The change from one value to another, in `change_unit`.
+    /// The change between two values, in `change_unit`.
     pub fn change(self, old: f64, new: f64) -> Option<f64> {
         match self.change_unit() {
             "%" => (old > 0.0).then(|| (new / old - 1.0) * 100.0),
@@ -69,13 +69,13 @@ impl Quantity {
 pub(super) struct Figures {
     /// Seconds.
     pub time: f64,
-    /// Joules for the load's work.
+    /// Joules of the load's work.
     pub energy: f64,
-    /// Mean of the time in which CPUs were busy, kHz.
+    /// Mean over the busy time of CPUs, kHz.
     pub frequency: Option<f64>,
-    /// Milliseconds until a busy CPU has 95 % of the frequency that it settles at.
+    /// Milliseconds until a busy CPU reaches 95 % of its final frequency.
     pub reach: Option<f64>,
-    /// By how much the highest frequency is above that, %.
+    /// Percentage by which the highest frequency exceeds the final one.
     pub overshoot: Option<f64>,
     /// The highest temperature, C.
     pub heat: Option<f64>,
@@ -94,14 +94,14 @@ impl Figures {
     }
 }
 
-/// The figures of the time between two marks, ns.
+/// The figures between two marks, ns.
 pub(super) fn figures(lines: &[Line], from_ns: u64, to_ns: u64) -> Figures {
     let (from, to) = (from_ns as f64 / 1e6, to_ns as f64 / 1e6);
     let window = silicon::between(lines, from, to);
     let mut figures = Figures { time: (to - from) / 1e3, ..Figures::default() };
     let mut before = from;
     let (mut weighted, mut busy) = (0.0, 0.0);
-    // Time since the start, ms, and frequency of CPUs that were busy all of a millisecond.
+    // Time since the start, ms, and frequency of CPUs that were busy for a whole millisecond.
     let mut full: Vec<(f64, f64)> = Vec::new();
     for line in window {
         figures.energy += line.watts * (line.ms - before) / 1e3;
@@ -118,7 +118,7 @@ pub(super) fn figures(lines: &[Line], from_ns: u64, to_ns: u64) -> Figures {
     if busy > 0.0 {
         figures.frequency = Some(weighted / busy);
     }
-    // Where it settles: the median of the later half of the busy time.
+    // The final frequency: the median of the later half of the busy time.
     let mut late: Vec<f64> = full[full.len() / 2..].iter().map(|(_, khz)| *khz).collect();
     late.sort_by(f64::total_cmp);
     if let Some(settled) = late.get(late.len() / 2) {

@@ -1,5 +1,4 @@
-//! A file of thresholds: what may change from the baseline to the tested kernel before CI is to
-//! fail.
+//! A file of thresholds: changes from the baseline above which CI fails.
 
 use super::figures::Quantity;
 
@@ -10,12 +9,12 @@ pub struct Thresholds(Vec<Threshold>);
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Threshold {
     quantity: Quantity,
-    /// Of its sign: a rise beyond a positive one, a fall beyond a negative one.
+    /// Signed limit: a rise beyond a positive limit or a fall beyond a negative one exceeds it.
     limit: f64,
 }
 
 impl Thresholds {
-    /// Reads lines `QUANTITY = +N UNIT`; `#` begins a comment.
+    /// Parses lines `QUANTITY = +N UNIT`; `#` begins a comment.
     pub fn parse(text: &str) -> Result<Thresholds, String> {
         let mut all = Vec::new();
         for (number, line) in text.lines().enumerate() {
@@ -45,8 +44,8 @@ impl Thresholds {
         Ok(Thresholds(all))
     }
 
-    /// The thresholds of a quantity that a change is shown to exceed: the whole interval is beyond
-    /// them.
+    /// The threshold of a quantity that a change exceeds with significance: the whole interval is
+    /// beyond it.
     pub fn exceeded(&self, quantity: Quantity, low: f64, high: f64) -> Option<f64> {
         let own = self.0.iter().filter(|threshold| threshold.quantity == quantity);
         let mut beyond = own.filter(|threshold| {
@@ -65,7 +64,7 @@ mod tests {
         let read =
             Thresholds::parse("# CI\nenergy = +3 %  # per work\nfrequency=-2%\nreach = +1.5 ms\n").unwrap();
         assert_eq!(read.exceeded(Quantity::Energy, 3.1, 9.0), Some(3.0));
-        // Not shown, in the other direction, of another quantity.
+        // Not significant; in the other direction; of another quantity.
         assert_eq!(read.exceeded(Quantity::Energy, 2.9, 9.0), None);
         assert_eq!(read.exceeded(Quantity::Energy, -9.0, -4.0), None);
         assert_eq!(read.exceeded(Quantity::Time, 50.0, 60.0), None);

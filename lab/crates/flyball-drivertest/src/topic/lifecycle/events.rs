@@ -1,5 +1,5 @@
 //! The events of `lifecycle`: sleep, hotplug, changes of the driver's mode, modules, and firmware
-//! that acts.
+//! actions.
 
 use crate::{
     mode::{Kind, Mode},
@@ -7,30 +7,30 @@ use crate::{
     step::Step,
 };
 
-/// The exit code of a command that finds that the kernel or machine lacks what it needs.
+/// The exit code of a command if the kernel or machine lacks what it needs.
 pub(super) const LACKS: i32 = 77;
 
-/// What a machine goes through.
+/// An event in a machine's life.
 #[derive(Debug, Clone)]
 pub(super) struct Event {
-    /// `subject.event`; stable.
+    /// Stable identifier `subject.event`.
     pub name: &'static str,
-    /// What must hold, and where the kernel's documentation says so.
+    /// What must hold, and the kernel documentation that requires it.
     pub about: &'static str,
-    /// What is missing where a command ends with [`LACKS`].
+    /// What is missing if a command exits with [`LACKS`].
     pub needs: &'static str,
-    /// Made from the base state before it.
+    /// Made before the event, from the base state.
     pub settings: Vec<Step>,
     pub steps: Vec<Step>,
-    /// What a machine that does not go through it does in its place.
+    /// The steps of a machine without the event.
     pub instead: Vec<Step>,
-    /// Settings outlast it. If not, they are made again after it, from the base state.
+    /// True if settings survive it. If not, they are made again after it, from the base state.
     pub keeps: bool,
-    /// What must hold after a step of `steps`.
+    /// A step of `steps`, and what must hold after it.
     pub check: Option<(usize, Check)>,
 }
 
-/// Nothing, or one line for each violation.
+/// Returns one line for each violation.
 pub(super) type Check = fn(&Mode, &Observation) -> Vec<String>;
 
 const KEEPS: &str = "admin-guide/pm/sleep-states.rst, power/basic-pm-debugging.rst: after a test of suspend the system is as before";
@@ -55,7 +55,7 @@ pub(super) fn all(mode: &Mode) -> Vec<Event> {
         check: None,
     };
     let again = |event: Event| Event { keeps: false, ..event };
-    // The first one shows that the comparison holds without any event.
+    // The first event shows that the comparison holds without any event.
     let mut all =
         vec![event("nothing", "the same settings give the same state twice", "", vec![Step::Wait(50)])];
     for (name, state, level) in SLEEP {
@@ -119,13 +119,13 @@ pub(super) fn all(mode: &Mode) -> Vec<Event> {
     all
 }
 
-/// Events that leave every setting as it is, each as one step.
+/// Events that leave every setting unchanged, each as one step.
 pub fn harmless(mode: &Mode) -> Vec<Step> {
     let is_harmless = |event: &Event| event.name.starts_with("sleep.") || event.name == "firmware.notifies";
     all(mode).into_iter().filter(is_harmless).flat_map(|event| event.steps).collect()
 }
 
-/// Events of the firmware, and of what it makes the kernel do.
+/// Events of the firmware, and their effects in the kernel.
 fn firmware(
     mode: &Mode,
     event: &dyn Fn(&'static str, &'static str, &'static str, Vec<Step>) -> Event,
@@ -166,7 +166,7 @@ fn firmware(
     all
 }
 
-/// The policies whose scaling_max_freq is above a limit.
+/// Reports policies whose scaling_max_freq exceeds a limit.
 fn below(seen: &Observation, limit: impl Fn(u32) -> Option<i64>, name: &str) -> Vec<String> {
     let line = |policy: u32| {
         let (max, limit) = (seen.policy_number(policy, "scaling_max_freq")?, limit(policy)?);
@@ -176,9 +176,9 @@ fn below(seen: &Observation, limit: impl Fn(u32) -> Option<i64>, name: &str) -> 
     seen.policies().into_iter().filter_map(line).collect()
 }
 
-/// Sleep states and the levels of /sys/power/pm_test that return by themselves
-/// (power/basic-pm-debugging.rst). Suspend to idle has no levels below the platform's: it would
-/// sleep, and nothing wakes the guest.
+/// Sleep states, and the levels of /sys/power/pm_test that return by themselves
+/// (power/basic-pm-debugging.rst). Suspend to idle has no level below the platform's: it would
+/// really sleep, and nothing wakes the guest.
 const SLEEP: &[(&str, &str, &str)] = &[
     ("sleep.idle-freezer", "freeze", "freezer"),
     ("sleep.idle-devices", "freeze", "devices"),
@@ -203,13 +203,13 @@ fn sleep(state: &str, level: &str) -> Step {
     ))
 }
 
-/// A shell command without output: what it printed would be read as the agent's.
+/// A shell command without output, which would be parsed as the agent's.
 fn command(text: &str) -> Step {
     Step::Run(format!("exec >/dev/null 2>&1; {text}"))
 }
 
-/// Settings as one step, because only the state after all of them counts. A file that a kernel does
-/// not have is passed over.
+/// Combines settings into one step, because only the state after all of them counts. Files that a
+/// kernel lacks are skipped.
 pub(super) fn at_once(settings: &[Step]) -> Option<Step> {
     let write = |step: &Step| match step {
         Step::Write { path, value } => Some(format!("echo {value} > {path};")),
@@ -219,12 +219,12 @@ pub(super) fn at_once(settings: &[Step]) -> Option<Step> {
     (!all.is_empty()).then(|| command(&format!("{} true", all.join(" "))))
 }
 
-/// Makes a device of the firmware act (`events` in flyball-guest's acpi.rs).
+/// Triggers a firmware device (`events` in flyball-guest's acpi.rs).
 fn act(device: &str) -> String {
     format!("cat /sys/bus/acpi/devices/FLYB{device}:00/status || exit {LACKS};")
 }
 
-/// Keeps as many CPUs busy as there are, for [`END_LOAD`] or [`reload`] to end.
+/// Keeps all CPUs busy until [`END_LOAD`] or [`reload`].
 fn load(last: u32) -> String {
     format!("p=; for n in $(seq 0 {last}); do while :; do :; done & p=\"$p $!\"; done;")
 }
@@ -242,8 +242,7 @@ fn storm(last: u32) -> Step {
     ))
 }
 
-/// Removes those of the modules that are loaded, and loads them again, twice; ends a load of
-/// [`load`].
+/// Removes the loaded ones among the modules and loads them again, twice; ends a load of [`load`].
 fn reload(modules: &[&str]) -> String {
     let all = modules.join(" ");
     format!(
@@ -253,8 +252,8 @@ fn reload(modules: &[&str]) -> String {
     )
 }
 
-/// Settings unlike the base state's, of all that a driver keeps: turbo, limits, governor,
-/// preference.
+/// Settings that differ from the base state in everything that a driver keeps: turbo, limits,
+/// governor, preference.
 fn settings(mode: &Mode) -> Vec<Step> {
     let core = &mode.spec.core[0];
     let mut steps = Vec::new();
@@ -280,7 +279,7 @@ fn settings(mode: &Mode) -> Vec<Step> {
     steps
 }
 
-/// Changes that are made while CPU 1 is offline, and that reach it when it comes back.
+/// Changes that are made while CPU 1 is offline, and apply to it when it comes back.
 fn changed_during(mode: &Mode, last: u32) -> Vec<Step> {
     let mut steps = Vec::new();
     if mode.has_boost() {

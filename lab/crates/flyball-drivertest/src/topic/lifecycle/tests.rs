@@ -5,7 +5,7 @@ fn mode() -> Mode {
     Mode::all("ryzen-5750g").unwrap().remove(0)
 }
 
-/// amd-pstate in active mode, as a machine without the event leaves it.
+/// amd-pstate in active mode, after a run without the event.
 fn good() -> Observation {
     let mut seen = Observation::default();
     for cpu in 0..2 {
@@ -22,7 +22,7 @@ fn good() -> Observation {
     seen
 }
 
-/// What is seen of one event in a guest that did as `change` says.
+/// The result of an event in a guest modified by `change`.
 fn seen(event: &Event, change: impl Fn(&mut Guest)) -> Seen {
     let (sequences, places) = plan(std::slice::from_ref(event));
     let run = |sequence: &Sequence| Run {
@@ -79,7 +79,7 @@ fn a_machine_as_it_was_is_good() {
     for event in events::all(&mode()).iter().filter(|event| event.check.is_none()) {
         assert_eq!(seen(event, |_| ()), Seen::Good, "{}", event.name);
     }
-    // Heat moves a frequency a little.
+    // Heat changes a frequency slightly.
     let warm = |guest: &mut Guest| end(guest).load.get_mut(&1).unwrap().highest = 1_950_000;
     assert_eq!(seen(&event("sleep.memory-core"), warm), Seen::Good);
 }
@@ -106,7 +106,7 @@ fn what_an_event_changes_is_a_failure() {
             end(guest).load.insert(1, stuck);
         });
         assert!(lines(found).contains("cpu1 runs at 400000 kHz"));
-        // It shows only after the return to the base state.
+        // The difference appears only after the return to the base state.
         let found = seen(&event, |guest| {
             let base = &mut guest.boot.runs.last_mut().unwrap().observations[0];
             base.attributes.insert("cpufreq/boost".into(), "0".into());
@@ -119,7 +119,7 @@ fn what_an_event_changes_is_a_failure() {
 fn what_an_earlier_event_spoilt_is_not_reported_again() {
     let event = event("mode.loop");
     let spoil = |seen: &mut Observation| drop(seen.attributes.insert("cpufreq/boost".into(), "0".into()));
-    // It is as it was at first after the event, or as it was before it.
+    // The state after the event equals the first or the previous state.
     let healed = |guest: &mut Guest| spoil(&mut guest.boot.runs[1].observations[0]);
     assert_eq!(seen(&event, healed), Seen::Good);
     let still = |guest: &mut Guest| {
@@ -137,7 +137,7 @@ fn what_the_kernel_says_is_a_failure() {
         |step: usize| Message { kind: "oops".into(), step: step as u32, text: vec!["RIP: x".into()] };
     let found = seen(&event, |guest| guest.messages.push(message(before + 2)));
     assert_eq!(lines(found), "the kernel reports: oops\nRIP: x");
-    // Of another sequence.
+    // A message of another sequence.
     assert_eq!(seen(&event, |guest| guest.messages.push(message(1))), Seen::Good);
 }
 
@@ -186,7 +186,7 @@ fn limits_hold_while_they_are_there() {
 
 #[test]
 fn a_shorter_form_is_found() {
-    /// A kernel on which CPU 1 loses its preference where it was set before.
+    /// A kernel that resets CPU 1's preference if it was set before.
     struct Forgets;
     impl Boots for Forgets {
         fn boot(&self, _: &Mode, job: &Job) -> Result<Ended, CannotTell> {
@@ -243,7 +243,7 @@ fn a_shorter_form_is_found() {
         steps,
         ["w cpufreq/policy1/energy_performance_preference power", "w cpu1/online 0", "w cpu1/online 1"]
     );
-    // The same on the baseline is known.
+    // The same failure on the baseline makes it known.
     let bench = Bench { baseline: Some(&Forgets), ..bench };
     let tests = Lifecycle.run(&bench, &mode()).unwrap();
     assert!(tests.iter().all(Test::is_good));
