@@ -1,36 +1,37 @@
-//! The ACPI tables that a guest's firmware adds to QEMU's own: what the processors can do and how
-//! to ask for it.
+//! The ACPI tables that a guest's firmware adds to QEMU's own: the processors' abilities, and how
+//! to request performance.
 //!
-//! QEMU's q35 machine already has a device `\_SB.CPUS.Cnnn` for every CPU; an SSDT puts `_CPC`
-//! (CPPC), `_PSS`, `_PCT`, `_PPC` and `_PSD` (P-states) and `_CST` (idle states) into them, and a
-//! PCCT describes the mailbox through which CPPC registers are reached on processors without CPPC
-//! MSRs. Chapter numbers are those of ACPI 6.5.
+//! QEMU's q35 machine already has a device `\_SB.CPUS.Cnnn` for every CPU. An SSDT puts `_CPC`
+//! (CPPC), `_PSS`, `_PCT`, `_PPC` and `_PSD` (P-states) and `_CST` (idle states) into these
+//! devices, and a PCCT describes the mailbox through which CPPC registers are reached on processors
+//! without CPPC MSRs. Chapter numbers are those of ACPI 6.5.
 //!
-//! Firmware that the guest may break has devices by which the guest makes it act (`events`).
+//! Firmware that the guest may break has devices with which the guest triggers it (`events`).
 
 use flyball_guest_plugin::layout::block;
 
 use crate::aml::{self, Aml, Register, Space};
 
-/// All that the firmware says.
+/// The contents of the firmware's tables.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Firmware {
     /// The processors, in QEMU's order.
     pub processors: Vec<Processor>,
-    /// Where the CPPC mailbox is, if a processor uses it.
+    /// The CPPC mailbox, if a processor uses it.
     pub mailbox: Option<Mailbox>,
-    /// It notifies and moves limits when the guest reads the devices of `events`.
+    /// True if firmware sends notifications and changes limits when the guest reads the devices of
+    /// `events`.
     pub acts: bool,
 }
 
-/// What the firmware says of one processor.
+/// The tables' contents for one processor.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Processor {
     /// `_CPC`.
     pub cppc: Option<Cppc>,
-    /// `_PSS` and what goes with it.
+    /// `_PSS` and the objects that belong to it.
     pub states: Option<PerformanceStates>,
-    /// `_CST`; none for the kernel's own halt.
+    /// `_CST`; empty to use the kernel's own halt.
     pub idle: Vec<IdleState>,
 }
 
@@ -42,20 +43,20 @@ pub struct Cppc {
     /// The lowest level that still saves energy.
     pub lowest_nonlinear: u32,
     pub lowest: u32,
-    /// What the reference counter counts at.
+    /// Performance level at which the reference counter counts.
     pub reference: u32,
     /// Frequency at lowest performance, MHz.
     pub lowest_mhz: u32,
     /// Frequency at nominal performance, MHz.
     pub nominal_mhz: u32,
-    /// Where the registers are.
+    /// Location of the registers.
     pub registers: CppcRegisters,
 }
 
-/// Where a processor's CPPC registers are.
+/// Location of a processor's CPPC registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CppcRegisters {
-    /// In the mailbox, in the block of this number.
+    /// In the mailbox, in the block with this number.
     Mailbox(u32),
     /// AMD's registers 0xC00102B0 to 0xC00102B4 (arch/x86/include/asm/msr-index.h,
     /// `MSR_AMD_CPPC_*`).
@@ -69,7 +70,7 @@ pub struct PerformanceStates {
     pub states: Vec<PerformanceState>,
     /// `_PCT`.
     pub control: Control,
-    /// `_PSD`: the domain, how it is coordinated, and how many CPUs it has.
+    /// `_PSD`: the domain, its kind of coordination, and its number of CPUs.
     pub domain: (u32, Coordination, u32),
 }
 
@@ -80,24 +81,24 @@ pub struct PerformanceState {
     pub mhz: u32,
     /// Power in milliwatts.
     pub milliwatts: u32,
-    /// Latency of the transition, microseconds.
+    /// Transition latency, microseconds.
     pub latency_us: u32,
-    /// What is written to ask for it.
+    /// Value to write to request the state.
     pub control: u32,
-    /// What is read when it is reached.
+    /// Value to read once the state is reached.
     pub status: u32,
 }
 
-/// How P-states are asked for.
+/// How to request P-states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
-    /// One byte-wide I/O port, read and written.
+    /// An I/O port of one byte, for reading and writing.
     Port(u16),
     /// The processor's own registers.
     FixedHardware,
 }
 
-/// Who coordinates the CPUs of a domain (table 8.16).
+/// What coordinates the CPUs of a domain (table 8.16).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coordination {
     /// The system software, by writing on any CPU.
@@ -112,11 +113,11 @@ pub enum Coordination {
 pub struct IdleState {
     /// C1, C2, C3.
     pub kind: u8,
-    /// How it is entered.
+    /// The register that enters the state.
     pub entry: Register,
-    /// Worst latency of leaving it, microseconds.
+    /// Worst exit latency, microseconds.
     pub latency_us: u16,
-    /// Power while in it, milliwatts.
+    /// Power in the state, milliwatts.
     pub milliwatts: u32,
 }
 
@@ -126,16 +127,16 @@ pub struct IdleState {
 pub(crate) const HALT: Register =
     Register { space: Space::FixedHardware, bits: 1, offset: 0, access: 0, address: 0 };
 
-/// The CPPC mailbox: a PCC subspace of type 0 (14.1.2) in a piece of the guest's memory that its
-/// kernel leaves alone.
+/// The CPPC mailbox: a PCC subspace of type 0 (14.1.2) in a part of the guest's memory that its
+/// kernel does not use.
 ///
 /// The doorbell is the mailbox's own status word, and ringing it sets "command complete": every
-/// command is done at once, and what was written is visible in the memory.
+/// command completes at once, and written values are visible in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mailbox {
     /// Guest-physical address.
     pub base: u64,
-    /// How many blocks follow the header.
+    /// Number of blocks after the header.
     pub blocks: u32,
 }
 
@@ -149,17 +150,17 @@ impl Mailbox {
         block::offset(number)
     }
 
-    /// Bytes that it takes.
+    /// Size in bytes.
     pub fn size(&self) -> u32 {
         Mailbox::block(self.blocks)
     }
 
-    /// What is in it before the guest starts: the header (its status says "complete"), and where
-    /// the counters wrap.
+    /// Content before the guest starts: the header, whose status is "complete", and the value at
+    /// which counters wrap.
     pub fn initial(&self, guaranteed: impl Fn(u32) -> u32) -> Vec<u8> {
         let mut memory = vec![0; self.size() as usize];
         let mut put = |at: u32, bytes: &[u8]| {
-            // Always inside: every offset that is put lies in a block that `size` counts.
+            // Always in range: every offset is in a block that `size` counts.
             memory[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
         };
         put(0, &Mailbox::SIGNATURE.to_le_bytes());
@@ -167,14 +168,14 @@ impl Mailbox {
         for number in 0..self.blocks {
             let at = Mailbox::block(number);
             put(at + block::GUARANTEED, &guaranteed(number).to_le_bytes());
-            // Written down although the specification's default is the same: the kernel reads the
+            // Set although it equals the specification's default, because the kernel reads the
             // register if `_CPC` names one (cppc_get_perf_ctrs).
             put(at + block::WRAP, &u64::MAX.to_le_bytes());
         }
         memory
     }
 
-    /// The table that describes it.
+    /// The table that describes the mailbox.
     fn pcct(&self) -> Vec<u8> {
         let mut body = Vec::new();
         body.extend_from_slice(&0u32.to_le_bytes()); // flags: no interrupt
@@ -189,14 +190,13 @@ impl Mailbox {
         body.extend_from_slice(&1u64.to_le_bytes()); // written bits: command complete
         body.extend_from_slice(&1u32.to_le_bytes()); // latency, microseconds
         body.extend_from_slice(&0u32.to_le_bytes()); // commands a minute: no limit (drivers/acpi/cppc_acpi.c)
-        // The kernel waits between commands where this is not 0 (send_pcc_cmd), and the time would
-        // be emulated time.
+        // If this is not 0, the kernel waits between commands (send_pcc_cmd), in emulated time.
         body.extend_from_slice(&0u16.to_le_bytes()); // least time between commands
         aml::table(*b"PCCT", 2, &body)
     }
 
     fn register(number: u32, at: u32, bits: u8) -> Aml {
-        // Addresses in the PCC space begin behind the header (GET_PCC_VADDR,
+        // Addresses in the PCC space count from the end of the header (GET_PCC_VADDR,
         // drivers/acpi/cppc_acpi.c).
         let address = u64::from(Mailbox::block(number) + at - Mailbox::HEADER);
         Register { space: Space::Pcc, bits, offset: 0, access: 0, address }.resource()
@@ -210,8 +210,8 @@ impl Firmware {
         if self.acts {
             terms.push(aml::scope("\\_SB", &self.events()));
         }
-        // Three digits in upper case, as QEMU names its processors (hw/acpi/cpu.c): a scope of
-        // another name would not be found.
+        // Three upper-case digits, QEMU's names of processors (hw/acpi/cpu.c); the kernel would not
+        // find another scope.
         for (number, processor) in self.processors.iter().enumerate() {
             let objects = processor.objects(self.acts);
             if !objects.is_empty() {
@@ -223,8 +223,8 @@ impl Firmware {
         tables
     }
 
-    /// Devices whose `_STA` is an event of the firmware. The kernel evaluates it when it finds the
-    /// device, and whenever /sys/bus/acpi/devices/HID:00/status is read
+    /// Devices whose `_STA` triggers an event of the firmware. The kernel evaluates it when it
+    /// finds the device, and whenever /sys/bus/acpi/devices/HID:00/status is read
     /// (drivers/acpi/device_sysfs.c, `status_show`). `FLYB00nn` notifies every processor with code
     /// nn and changes nothing; `FLYB01nn` sets `_PPC` to nn, and then notifies with 80h (8.4.5.3).
     fn events(&self) -> Vec<Aml> {
@@ -248,7 +248,8 @@ impl Firmware {
         let states = self.processors.iter().filter_map(|processor| processor.states.as_ref());
         let states = states.map(|states| states.states.len()).max().unwrap_or(0).min(0x100);
         let limit = format!("\\_SB.{LIMIT}");
-        // No limit comes last: the kernel evaluates all of them in this order while it boots.
+        // "No limit" comes last, because the kernel evaluates all of them in this order while it
+        // boots.
         for number in (0..states).rev() {
             let set = aml::store(&aml::int(number as u64), &aml::path(&limit));
             all.push(device(1, number as u8, Some(set), 0x80));
@@ -257,11 +258,11 @@ impl Firmware {
     }
 }
 
-/// What `_PPC` returns where the firmware acts.
+/// The variable that `_PPC` returns if firmware has events.
 const LIMIT: &str = "FLIM";
 
-/// `\_SB._OSC`: whatever the kernel says it can do is acknowledged. Without it the kernel leaves
-/// `_CPC` alone (drivers/acpi/bus.c, `acpi_bus_osc_negotiate_platform_control`).
+/// `\_SB._OSC`: acknowledges all of the kernel's capabilities. Without it the kernel ignores `_CPC`
+/// (drivers/acpi/bus.c, `acpi_bus_osc_negotiate_platform_control`).
 fn capabilities() -> Aml {
     let platform = aml::uuid("0811b06e-4a27-44f9-8d60-3cbbc22e7b48");
     // Bit 2 of the first word of the answer (6.2.11, "Unrecognized UUID").
@@ -271,8 +272,7 @@ fn capabilities() -> Aml {
         4,
         &[
             aml::if_true(&aml::equal(&aml::arg(0), &platform), &[aml::give_back(&aml::arg(3))]),
-            // Any other capability list is refused as the specification says, with its own buffer
-            // as the answer.
+            // Reject any other list of capabilities as specified: return its buffer.
             aml::dword_field(&aml::arg(3), 0, "STAT"),
             aml::or(&aml::path("STAT"), &unknown_uuid, &aml::path("STAT")),
             aml::give_back(&aml::arg(3)),
@@ -314,9 +314,9 @@ impl Cppc {
     fn package(&self) -> Aml {
         let int = |value: u32| aml::int(u64::from(value));
         let none = || Register::NONE.resource();
-        // The kernel drops a package whose count does not fit its revision
-        // (acpi_cppc_processor_probe): 23 for revision 3, so every entry has to be there, if only
-        // as a register without a place.
+        // The kernel rejects a package whose count does not match its revision
+        // (acpi_cppc_processor_probe). Revision 3 has 23 entries, so every entry must exist, if
+        // only as an empty register.
         let mut entries = vec![int(23), int(3)];
         match self.registers {
             CppcRegisters::Mailbox(number) => {
@@ -344,8 +344,8 @@ impl Cppc {
                 ]);
             }
             CppcRegisters::AmdMsr => {
-                // Fields of the registers by width and first bit, as
-                // arch/x86/include/asm/msr-index.h has them (AMD_CPPC_*_MASK).
+                // Width and first bit of the registers' fields, as in
+                // arch/x86/include/asm/msr-index.h (AMD_CPPC_*_MASK).
                 let msr = |address, bits, offset| {
                     Register { space: Space::FixedHardware, bits, offset, access: 4, address }.resource()
                 };
@@ -404,8 +404,8 @@ impl PerformanceStates {
                 aml::package(&[
                     int(state.mhz),
                     int(state.milliwatts),
-                    // Latency of the transition and of the bus master: no bus is stopped here, so
-                    // both say the same.
+                    // Transition latency and bus master latency: no bus stops here, so both are
+                    // equal.
                     int(state.latency_us),
                     int(state.latency_us),
                     int(state.control),
@@ -414,7 +414,7 @@ impl PerformanceStates {
             })
             .collect();
         let (domain, coordination, members) = self.domain;
-        // Five entries, revision 0: other values the kernel takes for an invalid _PSD
+        // Five entries, revision 0: the kernel rejects a _PSD with other values
         // (acpi_processor_get_psd).
         let psd = aml::package(&[int(5), int(0), int(domain), int(coordination as u32), int(members)]);
         vec![
@@ -479,7 +479,7 @@ mod tests {
         assert_eq!(pcct.len(), 36 + 12 + 62);
     }
 
-    /// What another implementation of ACPI makes of the tables.
+    /// Checks the tables with another implementation of ACPI.
     #[test]
     fn iasl_reads_the_tables_back() {
         if Command::new("iasl").arg("-v").output().is_err() {

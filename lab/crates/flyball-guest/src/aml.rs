@@ -1,10 +1,10 @@
-//! Just enough of ACPI's machine language (ACPI 6.5, chapter 20) to describe processors: names,
+//! A subset of ACPI's machine language (ACPI 6.5, chapter 20) that describes processors: names,
 //! packages, integers, buffers, register descriptors, devices and methods.
 
 /// A piece of AML.
 pub(crate) type Aml = Vec<u8>;
 
-/// `PkgLength` before `body`, which counts itself (20.2.4).
+/// Prefixes `body` with its `PkgLength`, which includes itself (20.2.4).
 fn with_length(body: &[u8]) -> Aml {
     let mut out = Vec::with_capacity(body.len() + 4);
     let bytes = match body.len() {
@@ -13,12 +13,11 @@ fn with_length(body: &[u8]) -> Aml {
         0xffe..=0xf_fffc => 3,
         _ => 4,
     };
-    // The length counts its own bytes, so the limits above are those of the encoding less what it
-    // takes itself.
+    // The length includes its own bytes, so the limits above are the encoding's minus that size.
     let length = body.len() + bytes;
     assert!(length < 1 << 28, "an AML package holds less than 256 MiB");
-    // One byte holds six bits. Of several, the first holds the count of the others and four bits,
-    // each other eight.
+    // A single byte has six bits. Otherwise the first byte has the number of the others and four
+    // bits, and each other has eight.
     if bytes == 1 {
         out.push(length as u8);
     } else {
@@ -40,7 +39,7 @@ pub(crate) fn path(text: &str) -> Aml {
     match segments.len() {
         0 => out.push(0),
         1 => {}
-        // Two segments have a prefix of their own; more are preceded by their count.
+        // Two segments have a special prefix; more are preceded by their number.
         2 => out.push(0x2e),
         count => out.extend_from_slice(&[0x2f, count as u8]),
     }
@@ -154,13 +153,13 @@ pub(crate) fn uuid(text: &str) -> Aml {
         .filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
         .collect();
     assert_eq!(bytes.len(), 16, "'{text}' is not a UUID");
-    // The text gives the first three groups as numbers, the buffer holds them with the lowest byte
-    // first (ToUUID).
+    // The text has the first three groups as numbers; in the buffer their lowest byte comes first
+    // (ToUUID).
     const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
     buffer(&ORDER.map(|at| bytes[at]))
 }
 
-/// Where a register is (ACPI 6.5, table 5.1 and 6.4.3.7).
+/// The address space of a register (ACPI 6.5, table 5.1 and 6.4.3.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {
     /// Physical memory.
@@ -173,7 +172,7 @@ pub enum Space {
     FixedHardware = 0x7f,
 }
 
-/// A register: where it is and which bits of it.
+/// A register: its address, and its bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Register {
     /// The address space.
@@ -188,13 +187,13 @@ pub struct Register {
 }
 
 impl Register {
-    /// A register that is not there: all fields zero.
+    /// A missing register: all fields are zero.
     pub const NONE: Register = Register { space: Space::Memory, bits: 0, offset: 0, access: 0, address: 0 };
 
     /// `ResourceTemplate () { Register (...) }`.
     pub fn resource(self) -> Aml {
-        // A generic register descriptor of 12 bytes, and at the end an end tag whose checksum 0
-        // means "not checked" (6.4.2.9).
+        // A generic register descriptor of 12 bytes, followed by an end tag, whose checksum 0 means
+        // "not checked" (6.4.2.9).
         let mut bytes = vec![0x82, 0x0c, 0x00, self.space as u8, self.bits, self.offset, self.access];
         bytes.extend_from_slice(&self.address.to_le_bytes());
         bytes.extend_from_slice(&[0x79, 0x00]);
@@ -208,7 +207,7 @@ pub(crate) fn table(signature: [u8; 4], revision: u8, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(length as usize);
     out.extend_from_slice(&signature);
     out.extend_from_slice(&length.to_le_bytes());
-    // The checksum's place stays 0 until the sum over all other bytes is known.
+    // The checksum stays 0 until the sum of all other bytes is known.
     out.extend_from_slice(&[revision, 0]);
     out.extend_from_slice(b"FLYBALSILICON ");
     out.extend_from_slice(&1u32.to_le_bytes());

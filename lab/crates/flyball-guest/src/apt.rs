@@ -1,13 +1,13 @@
-//! Packages from the mirror that this machine's apt already uses, without root and without touching
-//! its state.
+//! Fetches packages from the mirror that this machine's apt already uses, without root and without
+//! touching its state.
 //!
-//! apt is run with a state directory, a source list and a status file of our own. The mirror's
-//! address is asked of apt; only the suites are ours, because the kernels of several releases are
-//! wanted. It works on Debian, whose archive holds all its releases at one address.
+//! It runs apt with its own state directory, source list and status file. The mirror's address
+//! comes from apt; only the suites are ours, because kernels of several releases are needed. This
+//! works on Debian, whose archive has all its releases at one address.
 //!
-//! apt verifies the signature of the mirror's lists, and the lists state the SHA-256 of every
-//! package. flyball compares that hash itself with the bytes that it then unpacks, so that neither
-//! the mirror, nor who sits on the way, nor a failed apt can choose what runs here.
+//! apt verifies the signature of the mirror's lists, which contain the SHA-256 of every package.
+//! flyball itself compares that hash with the bytes that it then unpacks. So neither the mirror,
+//! nor anyone between, nor a failed apt can choose what runs here.
 
 use std::{
     fs,
@@ -23,7 +23,7 @@ use crate::{
     kernel,
 };
 
-/// Suites that kernels are looked for in.
+/// Suites with kernels.
 const KERNEL_SUITES: &[&str] = &[
     "bookworm",
     "bookworm-updates",
@@ -34,8 +34,8 @@ const KERNEL_SUITES: &[&str] = &[
     "sid",
 ];
 
-/// Suites of the emulator and of busybox: the first release whose backports have QEMU 11, with all
-/// its libraries.
+/// Suites of the emulator and busybox: the first release whose backports have QEMU 11 with all its
+/// libraries.
 const EMULATOR_SUITES: &[&str] = &["trixie", "trixie-backports"];
 
 /// A private package state in `dir` that knows `suites`.
@@ -52,8 +52,7 @@ impl Apt {
         }
         let lines: String = suites.iter().map(|suite| mirror.line(suite)).collect();
         for (name, text) in [("status", ""), ("sources.list", lines.as_str()), ("preferences", pins)] {
-            // Only if they differ: apt builds its cache again for a source list that is newer than
-            // it.
+            // Write only changed files, because apt rebuilds its cache if the source list is newer.
             let path = dir.join(name);
             if fs::read_to_string(&path).ok().as_deref() != Some(text) {
                 fs::write(&path, text).map_err(|e| GuestError::file("write", &path, e))?;
@@ -71,19 +70,19 @@ impl Apt {
             format!("Dir::Etc::Preferences={dir}/preferences"),
             format!("Dir::Etc::PreferencesParts={dir}/parts"),
             format!("Dir::State={dir}"),
-            // An empty status file: nothing counts as installed, so the emulator's libraries are
-            // all fetched with it.
+            // With an empty status file nothing counts as installed, so the emulator's libraries
+            // are all fetched too.
             format!("Dir::State::status={dir}/status"),
             format!("Dir::State::lists={dir}/lists"),
             format!("Dir::Cache={dir}"),
             format!("Dir::Log={dir}"),
-            // The machine's own configuration may allow what is refused here: unsigned mirrors, and
-            // signatures that got lost.
+            // The machine's own configuration may allow unsigned mirrors and missing signatures,
+            // which we reject.
             "Acquire::AllowInsecureRepositories=false".into(),
             "Acquire::AllowWeakRepositories=false".into(),
             "Acquire::AllowDowngradeToInsecureRepositories=false".into(),
             "APT::Get::AllowUnauthenticated=false".into(),
-            // Lists that could not be had again are an error, not a warning about older ones.
+            // Failing to fetch lists is an error, not a warning about older lists.
             "APT::Update::Error-Mode=any".into(),
             "APT::Architecture=amd64".into(),
             "APT::Architectures=amd64".into(),
@@ -93,7 +92,7 @@ impl Apt {
         ] {
             command.arg("-o").arg(option);
         }
-        // apt's answers are parsed: they must not be in the user's language.
+        // apt's output is parsed, so it must not be in the user's language.
         command.arg("-qq").current_dir(&self.dir).env("LC_ALL", "C");
         command
     }
@@ -106,12 +105,12 @@ impl Apt {
             return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
         }
         let said = String::from_utf8_lossy(&out.stderr);
-        // Its warnings may fill a screen; the errors name what failed.
+        // Its warnings may fill a screen; the errors tell what failed.
         let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("E:")).take(3).collect();
         Err(GuestError::Fetch(format!("{tool} {} failed: {}", args.join(" "), lines.join("; "))))
     }
 
-    /// Reads the mirror's lists, unless that was done within a day.
+    /// Fetches the mirror's lists, unless that was done within a day.
     fn update(&self) -> Result<(), GuestError> {
         let fresh = fs::read_dir(self.dir.join("lists")).into_iter().flatten().flatten().any(|entry| {
             let day = Duration::from_secs(24 * 3600);
@@ -127,14 +126,13 @@ impl Apt {
         Ok(())
     }
 
-    /// What apt would download for `packages` (`NAME` or `NAME=VERSION`), with the hash from the
-    /// signed lists.
+    /// The downloads for `packages` (`NAME` or `NAME=VERSION`), with hashes from the signed lists.
     fn listed(&self, packages: &[String]) -> Result<Vec<Listed>, GuestError> {
         let mut words = vec!["download", "--print-uris"];
         words.extend(packages.iter().map(String::as_str));
         let text = self.run("apt-get", &words)?;
         let listed: Option<Vec<Listed>> = text.lines().map(Listed::parse).collect();
-        // One package without a hash would be one that is not checked.
+        // A package without a hash would not be checked.
         let listed = listed.filter(|listed| listed.len() == packages.len());
         listed.ok_or_else(|| {
             let first = text.lines().next().unwrap_or("no output");
@@ -142,15 +140,16 @@ impl Apt {
         })
     }
 
-    /// Downloads packages; each is handed out only if its bytes have the hash of the signed lists.
+    /// Downloads packages. A package is returned only if its bytes match the hash in the signed
+    /// lists.
     fn download(&self, packages: &[String]) -> Result<Vec<Verified>, GuestError> {
         let listed = self.listed(packages)?;
         let dir = self.dir.join("download");
-        // A fresh directory: apt takes a file that is there for a download that it need not make.
+        // A new directory, because apt does not download files that exist.
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).map_err(|e| GuestError::file("make", &dir, e))?;
         let out = self.command("apt-get").current_dir(&dir).arg("download").args(packages).output();
-        // Not through `run`: this one needs another working directory, where apt leaves the files.
+        // Not through `run`, because apt leaves the files in its working directory.
         let out = out.map_err(|e| GuestError::Fetch(format!("cannot run apt-get: {e}")))?;
         if !out.status.success() {
             // With a wrong hash apt leaves NAME.FAILED in the directory.
@@ -161,17 +160,17 @@ impl Apt {
     }
 }
 
-/// A package as the signed lists have it.
+/// A package in the signed lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Listed {
-    /// The name of the file that apt makes of it.
+    /// Name of apt's file.
     file: String,
     /// In hexadecimal.
     sha256: String,
 }
 
 impl Listed {
-    /// A line of `apt-get download --print-uris`: `'ADDRESS' FILE SIZE SHA256:HASH`.
+    /// Parses a line of `apt-get download --print-uris`: `'ADDRESS' FILE SIZE SHA256:HASH`.
     fn parse(line: &str) -> Option<Listed> {
         // Blanks in an address are encoded.
         let [_, file, _, hash] = line.split(' ').collect::<Vec<_>>().try_into().ok()?;
@@ -204,10 +203,10 @@ impl Verified {
         Ok(package)
     }
 
-    /// Unpacks what is wanted of it, and removes the file.
+    /// Unpacks the wanted files, and removes the package.
     fn unpack(&self, into: &Path, want: impl Fn(&Path) -> bool) -> Result<(), GuestError> {
         self.open()?.unpack(into, want)?;
-        // Only room is saved by this: the next download begins with a fresh directory.
+        // This only saves space: the next download uses a new directory.
         let _ = fs::remove_file(&self.path);
         Ok(())
     }
@@ -221,7 +220,7 @@ struct Mirror {
 }
 
 impl Mirror {
-    /// Asks apt for the address from which it gets the `main` of this release.
+    /// Asks apt for the address of this release's `main` component.
     fn of_this_machine() -> Result<Mirror, GuestError> {
         const FORMAT: &str = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(SIGNED_BY)";
         let out = Command::new("apt-get")
@@ -250,16 +249,15 @@ impl Mirror {
             // sources.list may name a suite by its code name or by its role.
             let known = Some(release) == codename || KERNEL_SUITES.contains(&release) || release == "stable";
             let signed_by = fields.next().filter(|key| key.starts_with('/')).map(str::to_owned);
-            // The archive of security updates has none of the suites that are wanted, at an address
-            // of its own.
+            // The archive of security updates has another address, and none of the wanted suites.
             (known && component == "main" && !address.contains("security"))
                 .then(|| Mirror { address: address.trim_end_matches('/').to_owned(), signed_by })
         })
     }
 
     fn line(&self, suite: &str) -> String {
-        // Debian's own keys, where the user's line names none: apt's general key ring may hold
-        // those of other vendors.
+        // Debian's own keys, if the user's line names none: apt's general key ring may contain
+        // other vendors' keys.
         const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
         let keys = self.signed_by.clone().or_else(|| Path::new(KEYS).is_file().then(|| KEYS.to_owned()));
         let options = keys.map_or("[arch=amd64] ".into(), |keys| format!("[arch=amd64 signed-by={keys}] "));
@@ -267,8 +265,8 @@ impl Mirror {
     }
 }
 
-/// Fetches kernels, the emulator and busybox, if they are not in the cache; `say` is called for
-/// every step.
+/// Fetches kernels, the emulator and busybox if they are not in the cache; calls `say` for every
+/// step.
 pub fn fetch(cache: &Cache, kernels: &[String], say: &mut dyn FnMut(&str)) -> Result<(), GuestError> {
     let mirror = Mirror::of_this_machine()?;
     cache.make()?;
@@ -291,11 +289,11 @@ pub fn fetch(cache: &Cache, kernels: &[String], say: &mut dyn FnMut(&str)) -> Re
             continue;
         }
         say(&format!("kernel {version}: fetching"));
-        // Renamed when it is whole: what has the version's name can be used, whenever a fetch was
-        // interrupted.
+        // Renamed once it is complete, so that an interrupted fetch leaves nothing under the
+        // version's name.
         let part = cache.kernels().join(format!("{version}.part"));
         let _ = fs::remove_dir_all(&part);
-        // One package once; the image, its binary and its modules apart in newer releases.
+        // Each package once; newer releases split the image, its binary and its modules.
         let pieces = ["image", "binary", "modules"].map(|piece| format!("linux-{piece}-{version}-amd64"));
         let pieces: Vec<String> =
             pieces.into_iter().filter(|piece| names.lines().any(|name| name == piece)).collect();
@@ -304,7 +302,7 @@ pub fn fetch(cache: &Cache, kernels: &[String], say: &mut dyn FnMut(&str)) -> Re
             package.unpack(&part, kernel::is_kernel_file)?;
             origin.push_str(&format!("{}  {}\n", package.listed.sha256, package.listed.file));
         }
-        // What the kernel was made from, in the form that sha256sum(1) prints.
+        // The packages from which the kernel was made, in the format of sha256sum(1).
         let path = part.join("packages");
         fs::write(&path, origin).map_err(|e| GuestError::file("write", &path, e))?;
         fs::rename(&part, &tree).map_err(|e| GuestError::file("rename", &part, e))?;
@@ -313,8 +311,8 @@ pub fn fetch(cache: &Cache, kernels: &[String], say: &mut dyn FnMut(&str)) -> Re
 }
 
 fn fetch_emulator(cache: &Cache, mirror: &Mirror, say: &mut dyn FnMut(&str)) -> Result<(), GuestError> {
-    // Only the emulator and its firmware come from the backports; everything that they need is the
-    // release's where that is new enough.
+    // Only the emulator and its firmware come from backports; their dependencies come from the
+    // release if it is new enough.
     const PINS: &str =
         "Package: qemu-system-* seabios ipxe-qemu\nPin: release n=trixie-backports\nPin-Priority: 990\n";
     let apt = Apt::new(cache.apt().join("emulator"), mirror, EMULATOR_SUITES, PINS)?;
@@ -337,8 +335,8 @@ fn fetch_emulator(cache: &Cache, mirror: &Mirror, say: &mut dyn FnMut(&str)) -> 
         return Ok(());
     }
     say("QEMU and its libraries: fetching");
-    // `install` knows what QEMU depends on, `download` states the hashes of the lists: the one
-    // asks, the other fetches.
+    // `install` knows QEMU's dependencies, and `download` has the hashes from the lists, so use the
+    // first to list and the second to fetch.
     let text =
         apt.run("apt-get", &["install", "--print-uris", "--no-install-recommends", "-y", "qemu-system-x86"])?;
     let packages: Option<Vec<String>> = text.lines().map(name_and_version).collect();
@@ -376,7 +374,7 @@ fn name_and_version(line: &str) -> Option<String> {
     (!name.is_empty() && !name.starts_with('-')).then(|| format!("{name}={version}"))
 }
 
-/// The newest version in `names` (apt's package names) of an ordinary amd64 kernel that begins with
+/// The newest ordinary amd64 kernel in `names` (apt's package names) whose version begins with
 /// `wanted`.
 fn newest_kernel(names: &str, wanted: &str) -> Option<String> {
     names
@@ -384,14 +382,14 @@ fn newest_kernel(names: &str, wanted: &str) -> Option<String> {
         .filter_map(|name| name.strip_prefix("linux-image-")?.strip_suffix("-amd64"))
         .filter(|version| version.starts_with(|c: char| c.is_ascii_digit()))
         .filter(|version| !["cloud", "rt", "unsigned"].iter().any(|flavour| version.ends_with(flavour)))
-        // Names of a series alone (`linux-image-6.1-amd64`) are of packages that hold nothing.
+        // Names with only a series (`linux-image-6.1-amd64`) are metapackages.
         .filter(|version| version.split('.').count() >= 3 && starts_with_version(version, wanted))
         .max_by(|a, b| compare_versions(a, b))
         .map(str::to_owned)
 }
 
-/// Reads text as each of apt's answers; how many lines name a package with its hash. For
-/// `crate::untrusted`.
+/// Parses text as each kind of apt's output. Returns the number of lines with a package and its
+/// hash. For `crate::untrusted`.
 pub(crate) fn try_lists(text: &str) -> usize {
     let mirror = Mirror::choose(text, "VERSION_CODENAME=trixie");
     let _ = mirror.map(|mirror| mirror.line("trixie"));
@@ -444,7 +442,7 @@ mod tests {
         assert_eq!(name_and_version("'http://m/b.deb' -o_1_amd64.deb 1 x"), None);
     }
 
-    /// A mirror below `root` with one package, whose lists are taken as signed.
+    /// A mirror below `root` with one package, whose lists count as signed.
     fn mirror(root: &Path) -> Option<Apt> {
         let pool = root.join("mirror");
         fs::create_dir_all(&pool).unwrap();
@@ -479,21 +477,20 @@ mod tests {
         assert!(apt.download(&["other".to_owned()]).is_err());
     }
 
-    /// Another package of the same length in the mirror's pool, as who sits on the way would send
-    /// it.
+    /// Another package of equal length in the mirror's pool, as an attacker on the network would
+    /// send it.
     #[test]
     fn a_package_that_was_replaced_is_refused() {
         let root = tempfile::tempdir().unwrap();
         let Some(apt) = mirror(root.path()) else { return };
         let deb = root.path().join("mirror/vm_1_amd64.deb");
         let mut bytes = fs::read(&deb).unwrap();
-        // In the header of the first member, which holds no content: the package can still be
-        // unpacked.
+        // In the header of the first member, not its content: the package can still be unpacked.
         bytes[8 + 20] ^= 1;
         fs::write(&deb, &bytes).unwrap();
         let result = apt.download(&["vm".to_owned()]).and_then(|packages| packages[0].open().map(drop));
         assert!(matches!(result, Err(GuestError::Fetch(_))), "{result:?}");
-        // If apt let it through, flyball would not.
+        // Even if apt accepted it, flyball would not.
         let listed = apt.listed(&["vm".to_owned()]).unwrap().remove(0);
         let error = Verified { path: deb, listed }.open().unwrap_err().to_string();
         assert!(error.contains("SHA-256"), "{error}");

@@ -30,11 +30,10 @@ pub struct Cache {
 impl Cache {
     /// The user's cache: `$FLYBALL_CACHE`, else `$XDG_CACHE_HOME/flyball`, else `~/.cache/flyball`.
     ///
-    /// Programs of the cache are run, so it must be a place where only this user and root can have
-    /// put something.
+    /// Programs in the cache are executed, so only this user and root may be able to write to it.
     ///
     /// # Errors
-    /// [`GuestError::NoHome`] where there is no such place, [`GuestError::Cache`] where others can
+    /// [`GuestError::NoHome`] if there is no such directory, [`GuestError::Cache`] if others can
     /// write to it.
     pub fn of_user() -> Result<Cache, GuestError> {
         let base = location(&|name| env::var_os(name), env::home_dir())?;
@@ -52,7 +51,7 @@ impl Cache {
         &self.root
     }
 
-    /// Makes the directory, closed to other users.
+    /// Creates the directory, inaccessible to other users.
     pub fn make(&self) -> Result<(), GuestError> {
         Ok(flyball_files::private(&self.root)?)
     }
@@ -77,7 +76,7 @@ impl Cache {
         self.root.join("busybox")
     }
 
-    /// Where `name`, made from other things in the cache, is kept; the directory exists afterwards.
+    /// Path of `name`, a file made from others in the cache. Creates the directory.
     pub fn made(&self, name: &str) -> Result<PathBuf, GuestError> {
         let dir = self.root.join("made");
         flyball_files::private(&dir)?;
@@ -92,7 +91,7 @@ impl Cache {
             .flatten()
             .filter(|entry| entry.path().is_dir())
             .filter_map(|entry| entry.file_name().into_string().ok())
-            // What an interrupted fetch has left.
+            // Remains of an interrupted fetch.
             .filter(|name| !name.ends_with(".part"))
             .collect();
         found.sort_by(|a, b| compare_versions(a, b));
@@ -105,9 +104,9 @@ impl Cache {
     }
 }
 
-/// Where the cache is: from the environment, or in the home directory. That of the password
-/// database counts where `$HOME` is not set (a system service, cron); a place that all users share,
-/// such as /tmp, never does.
+/// Location of the cache, from the environment or in the home directory. If `$HOME` is not set (a
+/// system service, cron), the password database has the home directory. A directory that all users
+/// share, such as /tmp, is never used.
 fn location(
     variable: &dyn Fn(&str) -> Option<OsString>,
     home: Option<PathBuf>,
@@ -129,32 +128,32 @@ pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes `bytes` to `path` so that no process ever sees half a file.
+/// Writes `bytes` to `path` atomically.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), GuestError> {
     let error = |e| GuestError::file("write", path, e);
     let dir = path.parent().unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(dir).map_err(error)?;
     std::io::Write::write_all(&mut file, bytes).map_err(error)?;
-    // Renamed over what is there: two guests that make the same file at the same time each leave a
-    // whole one.
+    // Renamed over an existing file: two guests that write the file at once each leave a complete
+    // one.
     file.persist(path).map_err(|e| error(e.error))?;
     Ok(())
 }
 
-/// Whether `version` is `prefix` or continues it with a new part.
+/// Returns whether `version` is `prefix` or continues it with a new part.
 pub fn starts_with_version(version: &str, prefix: &str) -> bool {
     version
         .strip_prefix(prefix)
         .is_some_and(|rest| rest.is_empty() || !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
 }
 
-/// Orders versions as people read them: numbers as numbers.
+/// Compares versions as people do: numbers by value.
 pub fn compare_versions(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a, b);
     loop {
         let (number_a, rest_a) = leading_number(a);
         let (number_b, rest_b) = leading_number(b);
-        // A text without a number at this place is the smaller one: None sorts before Some.
+        // A text without a number at this position is smaller, because None sorts before Some.
         match number_a.cmp(&number_b) {
             Ordering::Equal => {}
             other => return other,
@@ -202,7 +201,7 @@ mod tests {
         assert_eq!(at(&all[1..], Some("/h")), Some("/b/flyball".into()));
         assert_eq!(at(&[("XDG_CACHE_HOME", "b")], Some("/h")), Some("/h/.cache/flyball".into()));
         assert_eq!(at(&[("FLYBALL_CACHE", "")], Some("/h")), Some("/h/.cache/flyball".into()));
-        // Nothing is left but what all users share.
+        // Only locations that all users share are left.
         assert_eq!(at(&[], None), None);
         assert_eq!(at(&[], Some("")), None);
     }

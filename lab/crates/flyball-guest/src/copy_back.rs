@@ -1,8 +1,8 @@
-//! What a guest leaves behind, copied to the host.
+//! Copies a guest's results to the host.
 //!
 //! The guest's kernel, its programs and the archive that they send are not trusted. Only regular
-//! files and directories come back, below the directory that the user named, and never through a
-//! link or onto something that the user has not offered.
+//! files and directories are copied, below the directory that the user named, never through a link,
+//! and never over a file that the user has not offered.
 
 use std::{
     fs::File,
@@ -16,27 +16,26 @@ use flyball_files::{Dir, Item, Kind, Limits, TarError, archive};
 
 use crate::error::GuestError;
 
-/// How much a guest can leave. The archive is in memory already, which `run::MAX_OUTPUTS` bounds.
+/// Limits of a guest's results. The archive is already in memory, bounded by `run::MAX_OUTPUTS`.
 const LIMITS: Limits =
     Limits { entries: 100_000, file: 1 << 30, total: 1 << 30, time: Duration::from_secs(300) };
-/// How many notes are kept of what was left out.
+/// Maximum number of notes about skipped files.
 const MAX_NOTES: usize = 20;
 
-/// What may come back into a directory.
+/// What may be copied into a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// A directory for results: everything that is there may be replaced, but for these names,
-    /// which are flyball's own, and nothing goes into a `.git`, whose hooks the user's git would
-    /// run.
+    /// A directory for results: everything in it may be replaced except for `reserved`, flyball's
+    /// own files. Nothing goes into a `.git`, whose hooks the user's git would run.
     Results { reserved: &'static [&'static str] },
-    /// A directory that the user works in. Hidden files stay as they are: programs read many of
-    /// them unasked. Of the others those below these paths may be replaced; what else is there is
-    /// kept, and the guest's file comes as `NAME.guest`.
+    /// The user's working directory. Hidden files stay as they are, because programs read many of
+    /// them automatically. Other files may be replaced if they are below these paths; otherwise
+    /// they are kept, and the guest's file becomes `NAME.guest`.
     Work { replaced: Vec<PathBuf> },
 }
 
 impl Rule {
-    /// Why an entry does not come back, if it does not.
+    /// Why an entry is not copied, if so.
     fn refuses(&self, path: &Path) -> Option<&'static str> {
         let hidden = |name: &[u8]| name.first() == Some(&b'.');
         let git = |name: &[u8]| name.eq_ignore_ascii_case(b".git");
@@ -45,8 +44,7 @@ impl Rule {
             Rule::Results { reserved } if reserved.iter().any(|name| path == Path::new(name)) => {
                 Some("its name is that of one of flyball's own files")
             }
-            // Whatever its case: a directory on a file system that ignores case would be git's as
-            // well.
+            // In any case: on a file system that ignores case, such a directory would be git's too.
             Rule::Results { .. } => any(&git).then_some("it is in .git"),
             Rule::Work { .. } => any(&hidden).then_some("it is hidden"),
         }
@@ -60,7 +58,7 @@ impl Rule {
     }
 }
 
-/// What was left out or renamed, in words, and how much more.
+/// Descriptions of skipped and renamed files, and the number of further ones.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     pub texts: Vec<String>,
@@ -76,7 +74,7 @@ impl Notes {
         }
     }
 
-    /// All of them.
+    /// All descriptions.
     pub(crate) fn into_texts(mut self) -> Vec<String> {
         if self.more > 0 {
             self.texts.push(format!("{} more files were left out or renamed", self.more));
@@ -85,12 +83,12 @@ impl Notes {
     }
 }
 
-/// Copies the files of the guest's archive below `into`, where the rule allows it.
+/// Copies the files in the guest's archive to `into`, if the rule allows it.
 pub(crate) fn copy(tar: &[u8], into: &Path, rule: &Rule) -> Result<Notes, GuestError> {
     let dir = Dir::open(into).map_err(|e| GuestError::file("open", into, e))?;
     let mut notes = Notes::default();
     let read = archive::read(tar, LIMITS, &mut |item: Item, content: &mut dyn Read| {
-        // tar names the directory itself as well; it is there already.
+        // tar lists the directory itself too; it already exists.
         if item.path.as_os_str().is_empty() {
             return Ok(());
         }
@@ -98,7 +96,7 @@ pub(crate) fn copy(tar: &[u8], into: &Path, rule: &Rule) -> Result<Notes, GuestE
             notes.add(&item.path, &format!("left out: {why}"));
             return Ok(());
         }
-        // One file that cannot be made is not worth the loss of the others.
+        // If one file cannot be created, copy the others.
         if let Err(error) = copy_one(&dir, &item, content, rule, &mut notes) {
             notes.add(&item.path, &format!("left out: {error}"));
         }
@@ -124,10 +122,10 @@ fn copy_one(
         }
         Kind::File { mode, .. } => {
             dir.make_dirs(path.parent().unwrap_or(Path::new("")), 0o755)?;
-            // Of the guest's permissions only "executable" comes back: no set-user-ID bit, nothing
-            // that others may write.
+            // Of the guest's permissions only "executable" is kept: no set-user-ID bit, and no
+            // write access for others.
             let mode = if mode & 0o111 == 0 { 0o644 } else { 0o755 };
-            // Not std's file: it must be a new one, and no link to another.
+            // Not std's file, because it must be a new file, and no link to another.
             let mut file: File = match dir.create(path, mode) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && rule.replaces(path) => {
                     dir.replace(path, mode)?

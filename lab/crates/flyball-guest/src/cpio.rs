@@ -1,8 +1,8 @@
-//! An initramfs in memory: the `newc` cpio that the kernel unpacks (its buffer-format document
-//! `driver-api/early-userspace/buffer-format`).
+//! Builds an initramfs in memory: the `newc` cpio that the kernel unpacks (its buffer-format
+//! document `driver-api/early-userspace/buffer-format`).
 //!
-//! The bytes depend on the content alone: no times, numbered inodes, entries in the order given. A
-//! guest that is to run the same twice needs that.
+//! The bytes depend only on the content: there are no times, inodes are numbered, and entries are
+//! in the given order. This makes guests reproducible.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ const LINK: u32 = 0o120_777;
 const FILE: u32 = 0o100_000;
 const DEVICE: u32 = 0o020_600;
 
-/// An archive in the making.
+/// An archive under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Cpio {
     bytes: Vec<u8>,
@@ -25,7 +25,7 @@ impl Cpio {
         Cpio::default()
     }
 
-    /// A directory and all above it.
+    /// Adds a directory and its parents.
     pub(crate) fn dir(&mut self, path: &str) {
         let path = path.trim_matches('/');
         for (at, _) in path.match_indices('/').chain([(path.len(), "")]) {
@@ -36,29 +36,29 @@ impl Cpio {
         }
     }
 
-    /// A regular file with these permission bits.
+    /// Adds a regular file with these permission bits.
     pub(crate) fn file(&mut self, path: &str, permissions: u32, content: &[u8]) {
         self.parent(path);
         self.entry(path.trim_matches('/'), FILE | permissions & 0o7777, content, (0, 0));
     }
 
-    /// A symbolic link.
+    /// Adds a symbolic link.
     pub(crate) fn link(&mut self, path: &str, target: &str) {
         self.parent(path);
         self.entry(path.trim_matches('/'), LINK, target.as_bytes(), (0, 0));
     }
 
-    /// A character device.
+    /// Adds a character device.
     pub(crate) fn device(&mut self, path: &str, major: u32, minor: u32) {
         self.parent(path);
         self.entry(path.trim_matches('/'), DEVICE, &[], (major, minor));
     }
 
-    /// The finished archive, padded so that another may follow it.
+    /// The finished archive, padded so that another can follow it.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.inode = 0;
         self.entry("TRAILER!!!", 0, &[], (0, 0));
-        // The kernel takes zeros between archives (buffer-format).
+        // The kernel accepts zeros between archives (buffer-format).
         let padded = self.bytes.len().next_multiple_of(512);
         self.bytes.resize(padded, 0);
         self.bytes
@@ -74,7 +74,7 @@ impl Cpio {
         self.inode += 1;
         let size = u32::try_from(content.len()).expect("a file of an initramfs has less than 4 GiB");
         // Inode, mode, owner, group, links, time, size, device, special device, length of the name
-        // with its zero, checksum. The kernel takes several links to one inode for one file
+        // with its zero, checksum. The kernel treats several links to one inode as one file
         // (init/initramfs.c), so every entry has one link and its own number.
         let fields = [self.inode, mode, 0, 0, 1, 0, size, 0, 0, major, minor, name.len() as u32 + 1, 0];
         self.bytes.extend_from_slice(b"070701");
@@ -98,7 +98,7 @@ impl Cpio {
 mod tests {
     use super::*;
 
-    /// Reads an archive back: name, mode, content.
+    /// Parses an archive: name, mode, content.
     fn list(mut bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
         let mut found = Vec::new();
         loop {

@@ -1,8 +1,8 @@
-//! Debian packages, unpacked without dpkg: an `ar` archive whose member `data.tar.*` holds the
-//! files.
+//! Unpacks Debian packages without dpkg. A package is an `ar` archive whose member `data.tar.*` has
+//! the files.
 //!
-//! Only regular files, directories and links that stay inside are made, all below the target,
-//! without owners. The format is that of deb(5).
+//! Only regular files, directories and links that stay inside are created, all below the target and
+//! without owners. deb(5) describes the format.
 
 use std::{
     fs,
@@ -14,10 +14,9 @@ use flyball_files::{Dir, Limits, UnpackError};
 
 use crate::{decompress, error::GuestError};
 
-/// Bytes of a package. The kernel with the most drivers has 110 MB.
+/// Maximum size of a package. The kernel with the most drivers has 110 MB.
 const MAX_PACKAGE: u64 = 512 << 20;
-/// How much of a package is unpacked, and for how long. An unpacked kernel has 6,000 entries and
-/// 600 MB.
+/// Limits of size and time for unpacking. An unpacked kernel has 6,000 entries and 600 MB.
 const LIMITS: Limits =
     Limits { entries: 200_000, file: 1 << 30, total: 4 << 30, time: Duration::from_secs(600) };
 
@@ -44,7 +43,8 @@ fn members(bytes: &[u8]) -> Result<Vec<(String, &[u8])>, &'static str> {
     Ok(found)
 }
 
-/// A package, in memory: what was checked is what is unpacked, whatever happens to the file.
+/// A package in memory, so that the checked bytes are the unpacked ones, whatever happens to the
+/// file.
 #[derive(Debug)]
 pub(crate) struct Package {
     path: PathBuf,
@@ -58,7 +58,7 @@ impl Package {
             return Err(GuestError::format(path, "not a file"));
         };
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        // The user's own link to a package is followed; what it leads to must be a regular file.
+        // Follow the user's own link to a package, but the target must be a regular file.
         let bytes = match Dir::open(folder).and_then(|dir| dir.read(name, MAX_PACKAGE)) {
             Err(e) if e.kind() == std::io::ErrorKind::CrossesDevices => {
                 let real = fs::canonicalize(path).map_err(error)?;
@@ -74,10 +74,10 @@ impl Package {
         crate::cache::sha256(&self.bytes)
     }
 
-    /// Unpacks the files for which `want` (given the path inside, without `./`) is true.
+    /// Unpacks the files whose path in the package, without `./`, satisfies `want`.
     pub(crate) fn unpack(&self, into: &Path, want: impl Fn(&Path) -> bool) -> Result<(), GuestError> {
         let members = members(&self.bytes).map_err(|why| GuestError::format(&self.path, why))?;
-        // Its ending names the compression, which is found from the bytes instead.
+        // The extension names the compression, but the bytes show it too.
         let data = members.iter().find(|(name, _)| name.starts_with("data.tar"));
         let (_, data) =
             data.ok_or_else(|| GuestError::format(&self.path, "a Debian package without a data archive"))?;
@@ -141,7 +141,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A package whose link leads out, with a set-user-ID file behind it.
+    /// A package with a link that leads outside, and a set-user-ID file behind it.
     #[test]
     fn nothing_leaves_the_target() {
         use std::os::unix::fs::PermissionsExt as _;

@@ -1,15 +1,15 @@
-//! Bytes that packages and kernels carry compressed: gzip, xz, Zstandard, recognised by their first
-//! bytes.
+//! Unpacks compressed parts of packages and kernels: gzip, xz and Zstandard, recognised by their
+//! first bytes.
 
 use std::io::{self, Read};
 
 use flyball_files::ZstdReader;
 
-/// The compressions that distributions use for packages, modules and kernels, of those that are
-/// read here.
+/// The supported ones among the compressions that distributions use for packages, modules and
+/// kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compression {
-    /// Not compressed, or not known.
+    /// Not compressed, or an unknown compression.
     None,
     /// gzip (RFC 1952).
     Gzip,
@@ -19,7 +19,7 @@ pub(crate) enum Compression {
 }
 
 impl Compression {
-    /// What the first bytes say.
+    /// Detects the compression by the first bytes.
     pub(crate) fn of(bytes: &[u8]) -> Compression {
         match bytes {
             [0x1f, 0x8b, 0x08, ..] => Compression::Gzip,
@@ -30,8 +30,8 @@ impl Compression {
     }
 }
 
-/// Memory that an xz stream may ask for. What `xz -9` packs takes 65 MiB to unpack (xz(1)), four
-/// times of which leaves room for larger dictionaries; the format allows 4 GiB.
+/// Maximum memory for an xz stream. The output of `xz -9` needs 65 MiB to unpack (xz(1)), so four
+/// times that leaves room for larger dictionaries; the format allows 4 GiB.
 const MAX_XZ: u64 = 256 << 20;
 
 fn xz(bytes: &[u8]) -> io::Result<liblzma::read::XzDecoder<&[u8]>> {
@@ -39,9 +39,9 @@ fn xz(bytes: &[u8]) -> io::Result<liblzma::read::XzDecoder<&[u8]>> {
     Ok(liblzma::read::XzDecoder::new_stream(bytes, stream))
 }
 
-/// Unpacks `bytes` into memory, at most `limit` bytes. Bytes that follow the compressed stream are
-/// ignored: a kernel image is padded, and the kernel's build appends the unpacked size to an xz
-/// stream.
+/// Unpacks `bytes` into memory, at most `limit` bytes. Bytes after the compressed stream are
+/// ignored, because a kernel image is padded, and the kernel's build appends the unpacked size to
+/// an xz stream.
 pub(crate) fn unpack(bytes: &[u8], limit: u64) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     let read = match Compression::of(bytes) {

@@ -1,10 +1,9 @@
-//! The libraries that a program is run with, found without running anything of it.
+//! Finds the libraries of a program without running any part of it.
 //!
-//! ldd(1) and the loader's `--list` start the loader that the program's header names, which is
-//! whatever its author chose. Here the headers are read (System V ABI, "Program Loading and Dynamic
-//! Linking") and the libraries searched as ld.so(8) searches them, in the order that its manual
-//! gives. Libraries for particular processors (glibc-hwcaps) are passed over: the guest's processor
-//! is another one.
+//! ldd(1) and the loader's `--list` run the loader that the program's header names, which its
+//! author chose. This module instead reads the headers (System V ABI, "Program Loading and Dynamic
+//! Linking"), and searches libraries like ld.so(8), in the order of its manual. Libraries for
+//! particular processors (glibc-hwcaps) are skipped, because the guest's processor is different.
 
 use std::{
     collections::BTreeMap,
@@ -16,27 +15,27 @@ use std::{
 
 use flyball_files::Dir;
 
-/// Program headers that are looked at. Linkers make a dozen.
+/// Maximum number of program headers. Linkers make a dozen.
 const MAX_HEADERS: u64 = 64;
-/// Entries of the dynamic section. Linkers make some forty.
+/// Maximum number of entries in the dynamic section. Linkers make some forty.
 const MAX_ENTRIES: u64 = 4096;
-/// Bytes of a name or a list of directories in a program.
+/// Maximum length of a name or a list of directories in a program.
 const MAX_TEXT: usize = 4096;
-/// Libraries of one request. QEMU, with its 150, has the most that have been seen.
+/// Maximum number of libraries of a request. QEMU has the most seen so far, 150.
 const MAX_LIBRARIES: usize = 1000;
-/// Bytes of the loader's cache. One with 2,000 libraries has 130 kB.
+/// Maximum size of the loader's cache. A cache of 2,000 libraries has 130 kB.
 const MAX_CACHE: u64 = 16 << 20;
 
-/// Directories that the loader knows by itself: Debian's, then those of other distributions.
+/// The loader's default directories: Debian's, then those of other distributions.
 const DEFAULT_DIRECTORIES: [&str; 6] =
     ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 
-/// What a dynamically linked program or library says that it needs.
+/// The requirements of a dynamically linked program or library.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Needs {
     interpreter: Option<String>,
     libraries: Vec<String>,
-    /// Directories for the object's own libraries and, without a runpath, for those of its
+    /// Directories for the object's own libraries and, if it has no runpath, for those of its
     /// libraries.
     rpath: Vec<String>,
     /// Directories for the object's own libraries.
@@ -63,8 +62,7 @@ fn text(file: &File, at: u64) -> Option<String> {
 }
 
 impl Needs {
-    /// Reads a 64-bit file for this architecture. `None` for anything else, and for one that is
-    /// damaged.
+    /// Parses a 64-bit file for this architecture. `None` for other or damaged files.
     fn read(file: &File) -> Option<Needs> {
         const PT_LOAD: u32 = 1;
         const PT_DYNAMIC: u32 = 2;
@@ -80,8 +78,8 @@ impl Needs {
         let count = u64::from(u16::from_le_bytes([head[0x38], head[0x39]])).min(MAX_HEADERS);
         let mut needs = Needs::default();
         let mut dynamic = None;
-        // Segments by address in memory, with their place in the file: the dynamic section speaks
-        // of addresses.
+        // Segments by memory address, with their offset in the file, because the dynamic section
+        // contains addresses.
         let mut segments = Vec::new();
         for index in 0..count {
             let header: [u8; 56] = bytes(file, table.checked_add(index * size)?)?;
@@ -114,8 +112,7 @@ impl Needs {
             }
             entries.push((tag, value));
         }
-        // First of all: names are offsets into this table, and the linker may put its entry behind
-        // theirs.
+        // First, because names are offsets into this table, whose entry may come after theirs.
         let strings = entries.iter().find(|(tag, _)| *tag == DT_STRTAB).map(|(_, address)| *address)?;
         let (address, place, _) = segments.iter().find(|(address, _, length)| {
             strings.checked_sub(*address).is_some_and(|inside| inside < *length)
@@ -145,7 +142,7 @@ fn loader_cache(bytes: &[u8]) -> BTreeMap<String, PathBuf> {
     /// `FLAG_ELF_LIBC6 | FLAG_X8664_LIB64`.
     const FLAGS: u32 = 0x0303;
     let mut found = BTreeMap::new();
-    // Older caches begin with another table, which ends with this one.
+    // Older caches begin with another table, which is followed by this one.
     let Some(start) = bytes.windows(MAGIC.len()).take(1 << 20).position(|part| part == MAGIC) else {
         return found;
     };
@@ -158,10 +155,10 @@ fn loader_cache(bytes: &[u8]) -> BTreeMap<String, PathBuf> {
     for index in 0..long(20).unwrap_or(0) as usize {
         let at = HEAD + index * ENTRY;
         let (Some(flags), Some(key), Some(value)) = (long(at), long(at + 4), long(at + 8)) else { break };
-        // The last word is of libraries for particular processors.
+        // A non-zero last word marks libraries for particular processors.
         let plain = word(bytes, at + 16) == Some(0);
         if let (FLAGS, true, Some(name), Some(path)) = (flags, plain, string(key), string(value)) {
-            // The first of several: the loader goes back to the first entry of a name (glibc,
+            // Keep the first of several: the loader goes back to a name's first entry (glibc,
             // elf/dl-cache.c, search_cache).
             found.entry(name.to_owned()).or_insert_with(|| path.into());
         }
@@ -169,17 +166,17 @@ fn loader_cache(bytes: &[u8]) -> BTreeMap<String, PathBuf> {
     found
 }
 
-/// Opens a regular file that the user or a program named. A FIFO or a device is none, and is not
-/// waited for.
+/// Opens a regular file that the user or a program named. FIFOs and devices are rejected without
+/// waiting for them.
 fn open(path: &Path) -> Option<File> {
-    // Libraries are usually links to their versions; the last component of the real path is none,
-    // which `Dir` insists on.
+    // Libraries are usually links to their versions. `Dir` does not follow links, but the last
+    // component of the real path is none.
     let real = fs::canonicalize(path).ok()?;
     Dir::open(real.parent()?).ok()?.file(real.file_name()?).ok()
 }
 
-/// Whether a program's loader is one that the system's owner has put there: a file of the owner of
-/// `/`, which others cannot write.
+/// Returns whether a program's loader belongs to the system: its owner is the owner of `/`, and
+/// others cannot write it.
 fn is_of_the_system(loader: &Path) -> bool {
     let owner = fs::metadata("/").map(|root| root.uid()).ok();
     loader.is_absolute()
@@ -188,7 +185,7 @@ fn is_of_the_system(loader: &Path) -> bool {
         && open(loader).is_some_and(|file| Needs::read(&file).is_some())
 }
 
-/// Where libraries are searched.
+/// Where to search for libraries.
 #[derive(Debug)]
 pub(crate) struct Search {
     cache: BTreeMap<String, PathBuf>,
@@ -197,18 +194,18 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// As the loader of this machine searches for this user.
+    /// Searches like this machine's loader for this user.
     pub(crate) fn of_this_machine() -> Search {
         let cache = Dir::open("/etc").and_then(|etc| etc.read("ld.so.cache", MAX_CACHE)).unwrap_or_default();
         let first = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-        // An empty entry means the current directory for ld.so, and the guest has another one.
+        // For ld.so an empty entry is the current directory, which the guest does not have.
         let first = env::split_paths(&first).filter(|dir| dir.is_absolute()).collect();
         Search { cache: loader_cache(&cache), first }
     }
 
-    /// The loader and the libraries of the program at `path`, by the absolute paths under which it
-    /// finds them; none for what is not a dynamically linked program. What cannot be found the
-    /// guest's loader will complain about.
+    /// Absolute paths of the loader and the libraries of the program at `path`; empty if it is not
+    /// a dynamically linked program. Missing libraries are skipped: the guest's loader will report
+    /// them.
     pub(crate) fn needed(&self, path: &Path) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
         // A program, and the directories that it inherits.
@@ -216,12 +213,12 @@ impl Search {
         let mut loader = None;
         while let Some((object, inherited)) = queue.pop() {
             let Some(needs) = open(&object).and_then(|file| Needs::read(&file)) else { continue };
-            // The program's own: libraries may name one too, but the kernel looks only at the
+            // Only the program's own: libraries may name a loader too, but the kernel uses only the
             // program's.
             loader = loader.or_else(|| {
                 needs.interpreter.clone().filter(|interpreter| is_of_the_system(Path::new(interpreter)))
             });
-            // `$ORIGIN` is where the object really is (ld.so(8)).
+            // `$ORIGIN` is the object's real directory (ld.so(8)).
             let real = fs::canonicalize(&object).unwrap_or(object);
             let origin = real.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
             let expand = |dir: &String| dir.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin);
@@ -258,7 +255,7 @@ impl Search {
         let before = rpath.iter().map(PathBuf::from).chain(self.first.iter().cloned());
         let before = before.chain(runpath.iter().map(PathBuf::from)).map(|dir| dir.join(name));
         let after = DEFAULT_DIRECTORIES.iter().map(|dir| Path::new(dir).join(name));
-        // Relative directories depend on where the program is started, which is not here.
+        // Relative directories depend on where the program is started, which is unknown here.
         let mut all =
             before.filter(|path| path.is_absolute()).chain(self.cache.get(name).cloned()).chain(after);
         all.find(|path| is_library(path)).and_then(text)
@@ -269,7 +266,7 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// A program with this loader and this library, as small as the format allows.
+    /// A minimal program with this loader and this library.
     fn program(loader: &str, library: &str) -> Vec<u8> {
         let mut file = vec![0u8; 64 + 3 * 56];
         file[..6].copy_from_slice(b"\x7fELF\x02\x01");
@@ -326,7 +323,7 @@ mod tests {
         }
     }
 
-    /// A program whose header names a loader of its author's: it is neither run nor taken.
+    /// A program whose header names its author's loader, which is neither run nor copied.
     #[test]
     fn a_programs_own_loader_does_not_run() {
         use std::os::unix::fs::PermissionsExt as _;

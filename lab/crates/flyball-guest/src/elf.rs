@@ -1,6 +1,6 @@
-//! What is read from ELF files: the kernel's PVH entry note, and what a module says about itself.
+//! Reads parts of ELF files: the kernel's PVH entry note, and a module's information about itself.
 //!
-//! 64-bit little-endian files only; every offset is checked.
+//! Only 64-bit little-endian files; every offset is checked.
 
 /// A view of an ELF file's bytes.
 #[derive(Debug, Clone, Copy)]
@@ -8,12 +8,12 @@ pub(crate) struct Elf<'a> {
     bytes: &'a [u8],
 }
 
-/// Xen's note that says where a kernel may be entered without a boot loader
+/// Xen's note with the address at which a kernel may be entered without a boot loader
 /// (`XEN_ELFNOTE_PHYS32_ENTRY`, include/xen/interface/elfnote.h).
 const PHYS32_ENTRY: u32 = 18;
 
 impl<'a> Elf<'a> {
-    /// Takes the bytes if they begin like a 64-bit little-endian ELF file.
+    /// Accepts bytes that begin like a 64-bit little-endian ELF file.
     pub(crate) fn new(bytes: &'a [u8]) -> Option<Elf<'a>> {
         (bytes.len() >= 64 && bytes.starts_with(b"\x7fELF\x02\x01")).then_some(Elf { bytes })
     }
@@ -50,20 +50,20 @@ impl<'a> Elf<'a> {
         })
     }
 
-    /// Whether the kernel can be entered through PVH, which is how QEMU starts an uncompressed
-    /// kernel (`CONFIG_PVH`).
+    /// Returns whether the kernel has a PVH entry, through which QEMU starts an uncompressed kernel
+    /// (`CONFIG_PVH`).
     pub(crate) fn has_pvh_entry(&self) -> bool {
         self.notes().is_some_and(|notes| {
             notes.iter().any(|(name, kind)| *kind == PHYS32_ENTRY && name.starts_with(b"Xen"))
         })
     }
 
-    /// Whether the program needs a dynamic loader.
+    /// Returns whether the program needs a dynamic loader.
     pub(crate) fn is_dynamic(&self) -> bool {
         self.interpreter().is_some()
     }
 
-    /// The dynamic loader that the program asks for.
+    /// The dynamic loader that the program requires.
     pub(crate) fn interpreter(&self) -> Option<String> {
         const PT_INTERP: u64 = 3;
         let (table, size, count) = (self.uint::<8>(0x20)?, self.uint::<2>(0x36)?, self.uint::<2>(0x38)?);
@@ -91,12 +91,13 @@ impl<'a> Elf<'a> {
             }
             let mut notes = self
                 .range(self.uint::<8>(entry.checked_add(8)?)?, self.uint::<8>(entry.checked_add(0x20)?)?)?;
-            // Name and content are each filled up to four bytes.
+            // Name and content are each padded to four bytes.
             while notes.len() >= 12 {
                 let word =
                     |at: usize| u32::from_le_bytes([notes[at], notes[at + 1], notes[at + 2], notes[at + 3]]);
                 let (name, content, kind) = (word(0) as usize, word(4) as usize, word(8));
-                // Name's length, content's length and type are 32 bits each, also in a 64-bit file.
+                // The lengths of name and content, and the type, have 32 bits each, even in a
+                // 64-bit file.
                 let Some(text) = notes.get(12..12usize.saturating_add(name)) else { break };
                 found.push((text, kind));
                 let next = 12usize
@@ -122,7 +123,7 @@ impl<'a> Elf<'a> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A module with this `.modinfo`, as small as the format allows.
+    /// A minimal module with this `.modinfo`.
     pub(crate) fn module(modinfo: &str) -> Vec<u8> {
         let names = b"\0.shstrtab\0.modinfo\0";
         let mut file = vec![0u8; 64];

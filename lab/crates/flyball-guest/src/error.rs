@@ -1,17 +1,17 @@
-//! Failures before and around a guest, each with what the user can do about it.
+//! Failures before and around a guest, with advice for each.
 
 use std::{io, path::PathBuf};
 
 use thiserror::Error;
 
-/// A failure on this side of the guest. What happens inside a guest is its exit code.
+/// A failure outside the guest. A failure in a guest is its exit code.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum GuestError {
-    /// A file could not be read, written or made.
+    /// A file could not be read, written or created.
     #[error("cannot {what} {}: {source}", path.display())]
     File {
-        /// What was tried: a verb.
+        /// The failed action: a verb.
         what: &'static str,
         path: PathBuf,
         source: io::Error,
@@ -23,12 +23,12 @@ pub enum GuestError {
     #[error("{what} is not in {}; fetch it with: {remedy}", cache.display())]
     NotFetched {
         what: String,
-        /// The cache that was looked in.
+        /// The cache that was searched.
         cache: PathBuf,
         /// The command that fetches it.
         remedy: String,
     },
-    /// There is no place for the cache that belongs to the user.
+    /// The user has no directory for the cache.
     #[error(
         "there is no home directory for the cache; set FLYBALL_CACHE to a directory that only you can write"
     )]
@@ -39,7 +39,7 @@ pub enum GuestError {
          only you can write"
     )]
     Cache(#[from] flyball_files::Untrusted),
-    /// The package mirror or apt did not deliver.
+    /// The package mirror or apt failed.
     #[error("{0}")]
     Fetch(String),
     /// The request is invalid.

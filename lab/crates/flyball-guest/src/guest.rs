@@ -1,4 +1,4 @@
-//! A guest from a request: everything that has to be found, made and cleaned away around one run.
+//! Runs a guest for a request: finds and makes everything that it needs, and cleans up afterwards.
 
 use std::{
     env,
@@ -32,51 +32,51 @@ use crate::{
     watch::ProgressLimits,
 };
 
-/// Where the command's root file system comes from.
+/// The root file system of the command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Root {
     /// busybox, in memory.
     #[default]
     Initramfs,
-    /// This directory of the host, read-only under a layer in memory.
+    /// A directory of the host, read-only with an overlay in memory.
     Directory(PathBuf),
-    /// This image of an ext4 file system, read-only under a layer in memory. Unlike a directory, it
-    /// is there after the guest's sleep: the kernel's virtio_blk knows suspend, its 9pnet_virtio
-    /// does not.
+    /// An image of an ext4 file system, read-only with an overlay in memory. Unlike a directory, it
+    /// still works after the guest was suspended: the kernel's virtio_blk supports suspend, but its
+    /// 9pnet_virtio does not.
     Image(PathBuf),
 }
 
-/// What a kernel needs as modules for a root in an image.
+/// Modules that a kernel needs for a root in an image.
 const OF_IMAGE: [&str; 4] = ["virtio_pci", "virtio_blk", "ext4", "crc32c_generic"];
 
-/// What to boot, on what, and what to run in it.
+/// What to boot, on which machine, and what to run in it.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The machine's name or file.
     pub machine: String,
     /// The kernel: a version in the cache, a bzImage, a vmlinux or a Debian package.
     pub kernel: String,
-    /// The kernel's modules, where they are not found next to it.
+    /// Directory of the kernel's modules, if it is not next to the kernel.
     pub modules_dir: Option<PathBuf>,
     pub driver: Driver,
     /// CPUs; 0 for four.
     pub cpus: u32,
-    /// In place of the machine's interface.
+    /// Replaces the machine's interface.
     pub interface: Option<Interface>,
-    /// The guest may break its firmware (`flyball_guest_plugin::settings::FAULTS`).
+    /// True if the guest may break its firmware (`flyball_guest_plugin::settings::FAULTS`).
     pub faults: bool,
-    /// Guest time follows the silicon.
+    /// True if guest time follows the silicon (the closed loop).
     pub closed: bool,
     /// Cycles per instruction in the closed loop, in 1/256.
     pub cycles: u32,
-    /// What of an instruction's time is memory's in the closed loop.
+    /// The memory share of an instruction's time in the closed loop.
     pub class: WorkloadClass,
     /// The silicon's and the emulator's seed.
     pub seed: u64,
     /// Megabytes of memory.
     pub memory_mb: u32,
     pub root: Root,
-    /// The root's own init is process 1, and the command one of its units.
+    /// True to run the root's own init as process 1, with the command as one of its units.
     pub init: bool,
     /// Files for the job directory.
     pub files: Vec<JobFile>,
@@ -84,22 +84,23 @@ pub struct Request {
     pub modules: Vec<String>,
     /// Further words for the kernel's command line.
     pub append: Vec<String>,
-    /// Where `/job/out`, the console and the register log go.
+    /// Directory for `/job/out`, the console and the register log.
     pub out: Option<PathBuf>,
-    /// Where `/job/out` alone goes: the directory that the user works in.
+    /// Directory for `/job/out` only: the user's working directory.
     pub copy_back: Option<PathBuf>,
-    /// What may be replaced there, relative to it: files, and directories with all that is in them.
+    /// Files in the working directory that may be replaced, and directories whose whole content may
+    /// be.
     pub replaced: Vec<PathBuf>,
     /// Limit of host time.
     pub timeout: Option<Duration>,
-    /// When a guest that makes no progress is ended.
+    /// When to end a guest that makes no progress.
     pub progress_limits: ProgressLimits,
     /// The command; empty for a shell.
     pub command: Vec<String>,
 }
 
 impl Request {
-    /// A request with everything at its usual value.
+    /// A request with default values.
     pub fn new(machine: &str, kernel: &str, command: &[&str]) -> Request {
         Request {
             machine: machine.to_owned(),
@@ -132,17 +133,17 @@ impl Request {
 /// The plug-in's file name.
 const PLUGIN: &str = "libflyball_guest_plugin.so";
 
-/// Finds the plug-in: `$FLYBALL_GUEST_PLUGIN`, next to the program, where cargo leaves it, or in
+/// Finds the plug-in: `$FLYBALL_GUEST_PLUGIN`, next to the program, in cargo's directories, or in
 /// `../lib/flyball`.
 pub fn find_plugin() -> Result<PathBuf, GuestError> {
-    // Not checked here: if it cannot be loaded, the emulator names the reason.
+    // Not checked here: if it cannot be loaded, the emulator reports why.
     if let Some(named) = env::var_os("FLYBALL_GUEST_PLUGIN").filter(|name| !name.is_empty()) {
         return Ok(named.into());
     }
     let program = env::current_exe().map_err(|e| GuestError::file("find", "/proc/self/exe", e))?;
     let dir = program.parent().unwrap_or(Path::new("/"));
     let places = [dir.join(PLUGIN), dir.join("deps").join(PLUGIN), dir.join("../lib/flyball").join(PLUGIN)];
-    // The newest, so that a development tree never takes one from an earlier build.
+    // The newest, so that a development tree does not use the plug-in of an earlier build.
     let newest = places
         .iter()
         .filter(|path| path.is_file())
@@ -156,7 +157,7 @@ pub fn find_plugin() -> Result<PathBuf, GuestError> {
     })
 }
 
-/// Boots a guest, runs the command in it, and says how it ended.
+/// Boots a guest, runs the command in it, and returns how it ended.
 pub fn run(cache: &Cache, request: &Request, sinks: OutputSinks) -> Result<End, GuestError> {
     let interface = interface(request)?;
     let machine = GuestMachine::find(&request.machine, request.cpus, interface)?;
@@ -165,19 +166,19 @@ pub fn run(cache: &Cache, request: &Request, sinks: OutputSinks) -> Result<End, 
     }
     match &request.root {
         Root::Directory(dir) => qemu::check_root(dir, request.init)?,
-        // Opened here, because the emulator's own message does not say what is wrong with it.
+        // Opened here, because the emulator's own message does not tell what is wrong with it.
         Root::Image(file) => drop(File::open(file).map_err(|e| GuestError::file("read", file, e))?),
         Root::Initramfs if request.init => {
             return Err(GuestError::Request("--init needs --root DIR with an init of its own".into()));
         }
         Root::Initramfs => {}
     }
-    // First what may be missing and has to be fetched: packing takes seconds.
+    // First check for missing files that must be fetched, because packing takes seconds.
     let qemu = Qemu::find(cache)?;
     let plugin = find_plugin()?;
     let kernel = kernel::find(cache, &request.kernel, request.modules_dir.as_deref())?;
-    // In it are the user's files, and sockets that decide what the guest's firmware answers: it is
-    // closed to others.
+    // Inaccessible to others: it contains the user's files, and sockets that determine the answers
+    // of the guest's firmware.
     let work = Scratch::new("flyball-guest").map_err(|e| GuestError::file("make", env::temp_dir(), e))?;
     let initramfs = pack(cache, request, &kernel, work.path())?;
     let words = kernel_words(request, &machine);
@@ -186,7 +187,7 @@ pub fn run(cache: &Cache, request: &Request, sinks: OutputSinks) -> Result<End, 
     let no_memory = |e: io::Error| GuestError::Emulator(format!("cannot make the guest's memory: {e}"));
     let memory = run::memory(request.memory_mb).map_err(no_memory)?;
     run::keep_open(&memory).map_err(no_memory)?;
-    // The emulator maps it as the guest's memory, and the plug-in the same file for the mailbox and
+    // The emulator maps this file as the guest's memory; the plug-in maps it for the mailbox and
     // the feedback table.
     let memory_path = path_of(&memory);
     let results = request.out.as_deref().map(Results::open).transpose()?;
@@ -225,8 +226,7 @@ pub fn run(cache: &Cache, request: &Request, sinks: OutputSinks) -> Result<End, 
         progress_limits: request.progress_limits,
         interactive: request.command.is_empty(),
     };
-    // `work`, `memory` and `results` live to the end of this function: the emulator opens them by
-    // their paths.
+    // `work`, `memory` and `results` must live until here, because the emulator opens them by path.
     let mut end = run::run(boot, sinks)?;
     let (into, rule) = match (&results, &request.copy_back) {
         (Some(results), _) => (Some(&results.path), Rule::Results { reserved: LOGS }),
@@ -246,13 +246,13 @@ pub fn run(cache: &Cache, request: &Request, sinks: OutputSinks) -> Result<End, 
 const CONSOLE: &str = "console.log";
 const REGISTERS: &str = "registers.log";
 const SILICON: &str = "silicon.log";
-/// The files that flyball itself makes in a directory for results.
+/// flyball's own files in a directory for results.
 const LOGS: &[&str] = &[CONSOLE, REGISTERS, SILICON];
 
 /// The directory for a guest's results, with the logs that the plug-in writes while it runs.
 ///
-/// An earlier guest may have left links there under these names. So the files are made here, new,
-/// and the emulator inherits them; by their paths it would follow a link.
+/// An earlier guest may have left links with these names. So the files are created here, and the
+/// emulator inherits them instead of following a link by path.
 #[derive(Debug)]
 struct Results {
     path: PathBuf,
@@ -273,7 +273,7 @@ impl Results {
             Ok(file)
         };
         let (registers, silicon) = (log(REGISTERS)?, log(SILICON)?);
-        // The open directory is kept, not only its path, which a link may replace while the guest
+        // Keep the open directory, not only its path, which a link may replace while the guest
         // runs.
         Ok(Results { path: path.to_owned(), dir, registers, silicon })
     }
@@ -288,10 +288,10 @@ fn path_of(file: &impl AsRawFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Writes the guest's initramfs, the cached base followed by the job, into `work`.
+/// Writes the guest's initramfs into `work`: the cached base followed by the job.
 fn pack(cache: &Cache, request: &Request, kernel: &Kernel, work: &Path) -> Result<PathBuf, GuestError> {
     let mut modules: Vec<String> =
-        // `?` is for init, which does not report a module that is missing.
+        // `?` tells init not to report a missing module.
         request.modules.iter().map(|name| name.trim_start_matches('?').to_owned()).collect();
     if let Root::Image(_) = request.root {
         modules.extend(OF_IMAGE.map(str::to_owned));
@@ -300,7 +300,7 @@ fn pack(cache: &Cache, request: &Request, kernel: &Kernel, work: &Path) -> Resul
     let mut image = fs::read(&base).map_err(|e| GuestError::file("read", &base, e))?;
     let mut files = request.files.clone();
     if request.root == Root::Initramfs {
-        // A root of the host's has its own libraries, at the paths where programs look for them.
+        // A root of the host has its own libraries, at the paths where programs expect them.
         files.extend(initramfs::libraries(&request.files));
     }
     image.extend(initramfs::job(&request.command, &files)?);
@@ -309,7 +309,7 @@ fn pack(cache: &Cache, request: &Request, kernel: &Kernel, work: &Path) -> Resul
     Ok(path)
 }
 
-/// The request's part of the kernel's command line; `init.sh` reads the words that begin with
+/// The request's words for the kernel's command line; `init.sh` reads those that begin with
 /// `flyball.`.
 fn kernel_words(request: &Request, machine: &GuestMachine) -> Vec<String> {
     let mut words: Vec<String> = request.append.clone();
@@ -322,13 +322,13 @@ fn kernel_words(request: &Request, machine: &GuestMachine) -> Vec<String> {
     }
     if request.init {
         // A login on the console would wait for a device that only udev announces, and a first boot
-        // for a person.
+        // for user input.
         words.push("flyball.init=1 systemd.getty_auto=no systemd.firstboot=no".into());
     }
     if request.command.is_empty() {
         let (rows, columns) = run::terminal_size();
         words.push(format!("flyball.shell=1 flyball.rows={rows} flyball.cols={columns}"));
-        // The kernel hands TERM on to init, and init to the shell.
+        // The kernel passes TERM on to init, and init to the shell.
         let is_plain =
             |term: &String| term.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._+".contains(&b));
         words.extend(env::var("TERM").ok().filter(is_plain).map(|term| format!("TERM={term}")));
@@ -336,7 +336,7 @@ fn kernel_words(request: &Request, machine: &GuestMachine) -> Vec<String> {
     words
 }
 
-/// The plug-in's settings, without the guest's memory; the machine's file is written into `work`.
+/// The plug-in's settings, except for the guest's memory; writes the machine's file into `work`.
 fn settings(
     request: &Request,
     machine: &GuestMachine,
@@ -358,9 +358,9 @@ fn settings(
     Ok(settings)
 }
 
-/// What QEMU's command line has besides the board, the kernel and the serial lines: shares, PCI
-/// functions, firmware tables, the clock and the plug-in. Functions are served on sockets in
-/// `work`, which `settings` then names.
+/// QEMU's arguments except for board, kernel and serial lines: shares, PCI functions, firmware
+/// tables, the clock and the plug-in. Functions are served on sockets in `work`, which `settings`
+/// then names.
 fn devices(
     request: &Request,
     machine: &GuestMachine,
@@ -388,8 +388,8 @@ fn devices(
     }
     words.extend(qemu::identity(&machine.spec.name, request.closed));
     if request.closed {
-        // What is not guest time must not reach the guest: no clock of the host's, no randomness
-        // but the seed's.
+        // Only guest time may reach the guest: no host clock, and no randomness except from the
+        // seed.
         words.extend(["-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed"].map(OsString::from));
         words.push(request.seed.to_string().into());
     }
@@ -399,9 +399,10 @@ fn devices(
     Ok(words)
 }
 
-/// How performance is asked for: as requested, or what the driver cannot do without. The kernel
-/// takes HWP that firmware has switched on for decided (drivers/cpufreq/intel_pstate.c,
-/// `intel_pstate_hwp_is_enabled`), so `no_hwp` is a driver of machines where it is off.
+/// The interface for performance requests: the requested one, or one that the driver requires. If
+/// firmware has enabled HWP, the kernel does not let users disable it
+/// (drivers/cpufreq/intel_pstate.c, `intel_pstate_hwp_is_enabled`), so `no_hwp` is only possible on
+/// machines where it is off.
 fn interface(request: &Request) -> Result<Option<Interface>, GuestError> {
     if request.interface.is_none() && request.driver == Driver::IntelPstate("no_hwp") {
         let machine = GuestMachine::find(&request.machine, request.cpus, None)?;
@@ -411,17 +412,17 @@ fn interface(request: &Request) -> Result<Option<Interface>, GuestError> {
     Ok(request.interface)
 }
 
-/// Writes a new file that only this user can read: the initramfs holds the files that the user gave
-/// to the guest.
+/// Writes a new file that only this user can read, because the initramfs contains the user's files
+/// for the guest.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), GuestError> {
     let error = |e| GuestError::file("write", path, e);
     let mut file = File::options().write(true).create_new(true).mode(0o600).open(path).map_err(error)?;
     io::Write::write_all(&mut file, bytes).map_err(error)
 }
 
-/// A line for the guest's shell that runs `command` under the kernel's tracer and leaves the trace
-/// in `out/trace.txt`. `events` are directories below events/; those that the guest's kernel does
-/// not have are left out.
+/// A shell command that runs `command` under the kernel's tracer and leaves the trace in
+/// `out/trace.txt`. `events` are directories below events/; events that the guest's kernel lacks
+/// are skipped.
 pub fn recording(command: &[String], events: &[String]) -> String {
     let events = events.join(" ");
     let line = initramfs::command_line(command);

@@ -1,9 +1,8 @@
-//! What the guest boots into: busybox, the kernel's modules, our init, and the job.
+//! The guest's initramfs: busybox, the kernel's modules, our init, and the job.
 //!
-//! Two archives follow each other, as the kernel allows: the base, which depends on the kernel
-//! alone and is kept in the cache, and the job: the command and the files that go with it. Nothing
-//! is mounted from the host unless a root is asked for, so that a guest's run depends on nothing
-//! but these bytes.
+//! It consists of two archives, which the kernel allows: the base, which depends only on the kernel
+//! and is cached, and the job, with the command and its files. Nothing is mounted from the host
+//! unless a root is requested, so that a guest's run depends only on these bytes.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -26,22 +25,22 @@ use crate::{
 /// PID 1 of every guest.
 const INIT: &str = include_str!("init.sh");
 
-/// The guest's only network is the loopback.
+/// The guest's only network is loopback.
 const HOSTS: &str = "127.0.0.1 localhost\n";
 
 /// A file or directory that goes into the guest's job directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobFile {
-    /// Where it is here.
+    /// Path on the host.
     pub source: PathBuf,
-    /// Its name there; one that begins with `/` is taken as it is.
+    /// Name in the job directory, or an absolute path.
     pub name: String,
 }
 
 impl JobFile {
-    /// Reads `SOURCE[:NAME]`.
+    /// Parses `SOURCE[:NAME]`.
     pub fn parse(text: &str) -> JobFile {
-        // A file whose own name has a colon is meant as it is.
+        // If a file with a colon in its name exists, the text is its name.
         if let Some((source, name)) = text.rsplit_once(':')
             && !Path::new(text).exists()
             && !name.is_empty()
@@ -54,14 +53,13 @@ impl JobFile {
     }
 }
 
-/// The libraries and the loader that programs among `files` are run with, each under its own path,
-/// so that a guest without a root file system of the host's can run what the host can.
+/// The libraries and the loaders of programs among `files`, each under its own path, so that a
+/// guest without a root file system of the host can run them.
 pub fn libraries(files: &[JobFile]) -> Vec<JobFile> {
     let search = Search::of_this_machine();
     let mut found: Vec<JobFile> = Vec::new();
     let mut open: Vec<PathBuf> = files.iter().map(|file| file.source.clone()).collect();
-    // Links to directories are not followed: the guest gets them as links, and they may form a
-    // circle.
+    // Do not follow links to directories: the guest gets them as links, and they may form a cycle.
     while let Some(path) = open.pop() {
         if path.is_dir() && !path.is_symlink() {
             open.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
@@ -73,22 +71,22 @@ pub fn libraries(files: &[JobFile]) -> Vec<JobFile> {
             }
         }
     }
-    // The order of a directory is the file system's; the image has to be the same every time.
+    // Sorted, because directories list files in any order, and the image must be reproducible.
     found.sort_by(|a, b| a.name.cmp(&b.name));
     found
 }
 
-/// The base archive for this kernel: made once, then taken from the cache.
+/// The base archive for this kernel, made once and then cached.
 pub fn base(cache: &Cache, kernel: &Kernel, more_modules: &[String]) -> Result<PathBuf, GuestError> {
     let busybox = busybox(cache)?;
     let mut key = DefaultHasher::new();
-    // The hash may change with the compiler, which only makes the archive again.
+    // The hash may change with the compiler; then the archive is only made again.
     (INIT, HOSTS, modules::WANTED, more_modules, &kernel.modules, env!("CARGO_PKG_VERSION")).hash(&mut key);
     stamp(&busybox).hash(&mut key);
     kernel.modules.as_deref().map(stamp).hash(&mut key);
     let path =
         cache.made(&format!("initramfs-{}-{:016x}", kernel.release.replace('/', "_"), key.finish()))?;
-    // Written whole under its name or not at all, so what is there is complete.
+    // Written atomically, so an existing file is complete.
     if path.is_file() {
         return Ok(path);
     }
@@ -132,7 +130,7 @@ fn add_modules(archive: &mut Cpio, dir: &Path, more: &[String]) -> Result<(), Gu
         }
         archive.file(&format!("{home}/{}", module.path), 0o644, &module.content);
     }
-    // depmod's work, which packages leave to the installation.
+    // The output of depmod, which packages leave to the installation.
     archive.file(&format!("{home}/modules.alias"), 0o644, aliases.as_bytes());
     archive.file(&format!("{home}/modules.symbols"), 0o644, b"");
     for name in ["modules.builtin", "modules.order", "modules.builtin.modinfo"] {
@@ -143,7 +141,7 @@ fn add_modules(archive: &mut Cpio, dir: &Path, more: &[String]) -> Result<(), Gu
     Ok(())
 }
 
-/// The job: what the guest's shell runs, and the files next to it.
+/// The job archive: the guest's shell command, and its files.
 pub fn job(command: &[String], files: &[JobFile]) -> Result<Vec<u8>, GuestError> {
     let mut archive = Cpio::new();
     archive.dir("job/out");
@@ -164,11 +162,11 @@ fn add_file(archive: &mut Cpio, source: &Path, name: &str) -> Result<(), GuestEr
     if meta.is_dir() {
         archive.dir(name);
         let mut inside: Vec<_> = fs::read_dir(source).map_err(error)?.flatten().map(|e| e.path()).collect();
-        // See `libraries`: the same job has to be the same bytes.
+        // Sorted like in `libraries`, so that equal jobs give equal bytes.
         inside.sort();
         for path in inside {
             let part = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            // Links stay links: the guest follows them in its own tree, not in the host's.
+            // Keep links: the guest follows them in its own tree, not in the host's.
             if fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_symlink()) {
                 let target = fs::read_link(&path).map_err(|e| GuestError::file("read", &path, e))?;
                 archive.link(&format!("{name}/{part}"), &target.to_string_lossy());
@@ -189,7 +187,8 @@ fn add_file(archive: &mut Cpio, source: &Path, name: &str) -> Result<(), GuestEr
     Ok(())
 }
 
-/// One word is a line for the shell; several are a command and its arguments, taken as they are.
+/// A single word is a shell command line; several words are a command and its arguments, passed
+/// unchanged.
 pub fn command_line(command: &[String]) -> String {
     match command {
         [line] => line.clone(),
@@ -200,14 +199,14 @@ pub fn command_line(command: &[String]) -> String {
     }
 }
 
-/// A word as a shell takes it for itself.
+/// Quotes a word for the shell.
 pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 fn shell_line(command: &[String]) -> String {
     let line = command_line(command);
-    // The job's own directory comes last: `-- probe.sh` finds a file that was given by --file.
+    // The job's own directory is last in the path: `-- probe.sh` finds a file given by --file.
     format!("cd /job; PATH=$PATH:/job\n{line}\n")
 }
 
@@ -216,9 +215,9 @@ fn busybox(cache: &Cache) -> Result<PathBuf, GuestError> {
     if fetched.is_file() {
         return Ok(fetched);
     }
-    // A static busybox of this machine does as well.
+    // A static busybox of this machine also works.
     for path in ["/bin/busybox", "/usr/bin/busybox"] {
-        // A dynamic one would need libraries that the initramfs does not have.
+        // A dynamic busybox would need libraries that the initramfs lacks.
         if let Ok(bytes) = fs::read(path)
             && Elf::new(&bytes).is_some_and(|elf| !elf.is_dynamic())
         {
@@ -232,7 +231,7 @@ fn busybox(cache: &Cache) -> Result<PathBuf, GuestError> {
     })
 }
 
-/// What changes when a file does.
+/// A value that changes when the file changes.
 fn stamp(path: &Path) -> (u64, Option<std::time::SystemTime>) {
     fs::metadata(path).map_or((0, None), |meta| (meta.len(), meta.modified().ok()))
 }
@@ -261,7 +260,7 @@ mod tests {
 
     #[test]
     fn programs_come_with_what_they_need() {
-        // This test is a program itself: what it is mapped with is what must be found.
+        // This test is a program too: the libraries that it has mapped must be found.
         let program = JobFile { source: std::env::current_exe().unwrap(), name: "test".into() };
         let bytes = fs::read(&program.source).unwrap();
         let found = libraries(&[program]);

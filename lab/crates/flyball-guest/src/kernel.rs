@@ -1,9 +1,9 @@
-//! The kernel to boot: a version from the cache, a bzImage, an uncompressed vmlinux or a Debian
+//! The kernel to boot: a version in the cache, a bzImage, an uncompressed vmlinux or a Debian
 //! package, and how QEMU can start it.
 //!
-//! QEMU enters an uncompressed kernel directly (PVH), which spares the guest the emulated seconds
-//! of unpacking itself. A kernel without a PVH entry or with an unsupported compression is booted
-//! as a bzImage.
+//! QEMU enters an uncompressed kernel directly (PVH), which avoids emulated seconds of
+//! decompression. A kernel without a PVH entry or with an unsupported compression is booted as a
+//! bzImage.
 
 use std::{
     fs, io,
@@ -15,22 +15,22 @@ use crate::{cache, cache::Cache, deb::Package, decompress, elf::Elf, error::Gues
 /// A kernel that can be booted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
-    /// What `uname -r` will print, if the image shows it.
+    /// The output of `uname -r`, if the image contains it.
     pub release: String,
-    /// What QEMU gets as `-kernel`.
+    /// The file for QEMU's `-kernel`.
     pub boot: PathBuf,
     /// Whether `boot` is an uncompressed kernel entered by PVH.
     pub pvh: bool,
-    /// The directory `lib/modules/RELEASE`, where there is one.
+    /// The directory `lib/modules/RELEASE`, if there is one.
     pub modules: Option<PathBuf>,
-    /// The file with its configuration, where there is one.
+    /// The configuration file, if there is one.
     pub config: Option<PathBuf>,
 }
 
-/// An upper bound for an unpacked kernel, against files made to fill the memory.
+/// Maximum size of an unpacked kernel, against files made to fill the memory.
 const UNPACKED: u64 = 1 << 30;
 
-/// Why a file is not a kernel that can be booted uncompressed.
+/// Why a file cannot be booted uncompressed.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     #[error("neither a bzImage, an ELF kernel nor a Debian package")]
@@ -47,11 +47,10 @@ pub enum ImageError {
     NotElf,
 }
 
-/// The parts of a bzImage's setup header (Documentation/arch/x86/boot.rst) that say where the
-/// kernel is.
+/// The parts of a bzImage's setup header (Documentation/arch/x86/boot.rst) that locate the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BzImage<'a> {
-    /// The first words of the version string: the release.
+    /// The release: the first word of the version string.
     pub release: String,
     payload: &'a [u8],
 }
@@ -78,13 +77,12 @@ impl<'a> BzImage<'a> {
         };
         let start = (setup + 1) * 512 + long(0x248).ok_or_else(cut)? as usize;
         let length = long(0x24c).ok_or_else(cut)? as usize;
-        // Both numbers have 32 bits, so their sum cannot overflow on the 64-bit machines that this
-        // is for.
+        // Both numbers have 32 bits, so their sum cannot overflow on 64-bit machines.
         let payload = bytes.get(start..start + length).ok_or_else(cut)?;
-        // kernel_version points to the text less 0x200.
+        // kernel_version is the offset of the text minus 0x200.
         let text = usize::from(word(0x20e).ok_or_else(cut)?) + 0x200;
         let text = bytes.get(text..).unwrap_or_default().split(|byte| *byte == 0).next().unwrap_or_default();
-        // The text goes on with who built it and when.
+        // The builder and the time of the build follow in the text.
         let release = String::from_utf8_lossy(&text[..text.len().min(256)]);
         let release = release.split_whitespace().next().unwrap_or("unknown").to_owned();
         Ok(BzImage { release, payload })
@@ -101,12 +99,12 @@ impl<'a> BzImage<'a> {
     }
 }
 
-/// Finds the kernel that `wanted` names: the path of a bzImage, a vmlinux, a Debian package or a
-/// build tree, or the beginning of a version in the cache. `modules` overrides where its modules
-/// are (`.../lib/modules/RELEASE`).
+/// Finds the kernel `wanted`: the path of a bzImage, a vmlinux, a Debian package or a build tree,
+/// or the beginning of a version in the cache. `modules` overrides the directory of its modules
+/// (`.../lib/modules/RELEASE`).
 pub fn find(cache: &Cache, wanted: &str, modules: Option<&Path>) -> Result<Kernel, GuestError> {
     let path = Path::new(wanted);
-    // A file wins over a version of the same name.
+    // A file takes precedence over a version with its name.
     let mut kernel = if path.is_file() {
         if path.extension().is_some_and(|e| e == "deb") {
             of_deb(cache, path)?
@@ -123,7 +121,7 @@ pub fn find(cache: &Cache, wanted: &str, modules: Option<&Path>) -> Result<Kerne
                     "no kernel was built in this directory: it has no .config",
                 ));
             }
-            // Versions have no slash.
+            // Versions contain no slash.
             if wanted.contains('/') {
                 return Err(GuestError::file("read", path, io::Error::from(io::ErrorKind::NotFound)));
             }
@@ -143,11 +141,11 @@ pub fn find(cache: &Cache, wanted: &str, modules: Option<&Path>) -> Result<Kerne
 
 fn of_deb(cache: &Cache, path: &Path) -> Result<Kernel, GuestError> {
     let deb = Package::read(path)?;
-    // By content: another package may have the name, and the length too.
+    // By content: another package may have this name and even this length.
     let tree = cache.made(&format!("deb-{}", deb.sha256()))?;
     if !tree.is_dir() {
         let part = tree.with_extension("part");
-        // Of an earlier attempt that was interrupted; if it cannot be removed, unpacking says why.
+        // Left by an interrupted attempt. If it cannot be removed, unpacking reports why.
         let _ = fs::remove_dir_all(&part);
         deb.unpack(&part, is_kernel_file)?;
         fs::rename(&part, &tree).map_err(|e| GuestError::file("rename", &part, e))?;
@@ -180,7 +178,7 @@ fn of_tree(cache: &Cache, tree: &Path) -> Result<Kernel, GuestError> {
     Ok(Kernel { modules, config, ..of_image(cache, &image)? })
 }
 
-/// A tree in which a kernel was built. Its modules are where they were compiled.
+/// A build tree. Its modules are where they were compiled.
 fn of_build(cache: &Cache, tree: &Path) -> Result<Kernel, GuestError> {
     let image = tree.join("arch/x86/boot/bzImage");
     if !image.is_file() {
@@ -190,8 +188,8 @@ fn of_build(cache: &Cache, tree: &Path) -> Result<Kernel, GuestError> {
     Ok(Kernel { modules, config: Some(tree.join(".config")), ..of_image(cache, &image)? })
 }
 
-/// A bzImage or vmlinux; the modules are where `make modules_install` puts them next to a bzImage
-/// of a package.
+/// A bzImage or vmlinux; the modules are where `make modules_install` puts them, next to a
+/// package's bzImage.
 fn of_image(cache: &Cache, image: &Path) -> Result<Kernel, GuestError> {
     let bytes = fs::read(image).map_err(|e| GuestError::file("read", image, e))?;
     if let Some(elf) = Elf::new(&bytes) {
@@ -210,26 +208,26 @@ fn of_image(cache: &Cache, image: &Path) -> Result<Kernel, GuestError> {
         });
     }
     let bz = BzImage::parse(&bytes).map_err(|why| GuestError::format(image, why.to_string()))?;
-    // By content: builds of one release differ, and an image that was made to look like another
-    // must not be taken for it.
+    // By content: builds of one release differ, and an image made to look like another must not be
+    // mistaken for it.
     let mark = cache::sha256(bz.payload);
     let unpacked = cache.made(&format!("vmlinux-{}-{mark}", bz.release.replace('/', "_")))?;
     let pvh = if unpacked.is_file() {
         true
     } else {
         match bz.vmlinux() {
-            // Kept in the cache: unpacking takes seconds, and every later guest of this kernel
-            // starts without.
+            // Cached, because unpacking takes seconds; every later guest of this kernel starts
+            // without it.
             Ok(kernel) if Elf::new(&kernel).is_some_and(|elf| elf.has_pvh_entry()) => {
                 cache::write_whole(&unpacked, &kernel)?;
                 true
             }
-            // What is not unpacked here, the kernel unpacks itself, in emulated time.
+            // The kernel unpacks itself, in emulated time.
             _ => false,
         }
     };
     let boot = if pvh { unpacked } else { image.to_owned() };
-    // Next to an image in its build tree.
+    // An image in its build tree.
     let config = image.ancestors().nth(4).map(|tree| tree.join(".config")).filter(|path| path.is_file());
     Ok(Kernel { release: bz.release, boot, pvh, modules: None, config })
 }
@@ -269,7 +267,7 @@ mod tests {
         let (cache, file) = (Cache::at(dir.path().join("cache")), dir.path().join("linux-image.deb"));
         let package = crate::deb::tests::package();
         let mut other = package.clone();
-        // The time in the header of the last member: neither a name nor a length.
+        // Changes the time in the header of the last member, but neither a name nor a length.
         let at = other.windows(4).rposition(|bytes| bytes == b"data").unwrap() + 16;
         other[at] = b'7';
         for bytes in [package, other] {

@@ -1,22 +1,22 @@
 //! Real kernels on virtual silicon: the launcher of guests.
 //!
 //! A guest is an unmodified kernel in QEMU's emulator, on processors that flyball-silicon
-//! simulates: its drivers find their registers, tables and mailboxes there, and get what they ask
-//! for. In the closed loop guest time follows the simulated frequency, so a driver's decisions
-//! change how fast the guest's work goes, what energy it takes and how warm the processor gets.
+//! simulates. Its drivers find their registers, tables and mailboxes there, and their requests take
+//! effect. In the closed loop guest time follows the simulated frequency, so a driver's decisions
+//! change the speed of the guest's work, its energy, and the temperature of the processor.
 //!
 //! - `apt`, `deb`, `cache`: kernels and the emulator, from the distribution's own packages, without
 //!   root;
-//! - `kernel`, `elf`, `modules`: a bootable kernel from a package or image, and the modules a guest
-//!   needs;
-//! - `cpio`, `initramfs`, `dynamic`, `init.sh`: what it boots into;
+//! - `kernel`, `elf`, `modules`: a bootable kernel from a package or image, and the modules that a
+//!   guest needs;
+//! - `cpio`, `initramfs`, `dynamic`, `init.sh`: the guest's initramfs;
 //! - `aml`, `acpi`, `machine`: the firmware's tables, from the machine's file;
-//! - `fixed_loop`: a workload of a known number of instructions, to measure guest time with;
-//! - `qemu`, `run`, `guest`: the emulator's command line, a run, and all of it from one request;
-//! - `copy_back`: what of the guest's files comes to the host.
+//! - `fixed_loop`: a workload with a known number of instructions, to measure guest time;
+//! - `qemu`, `run`, `guest`: the emulator's command line, a run, and everything from one request;
+//! - `copy_back`: which of the guest's files are copied to the host.
 //!
-//! All that the guest prints about itself comes from a real kernel. What our firmware provides is
-//! listed in lab/docs/guest.md, with its source or marked as assumed.
+//! Everything that the guest prints about itself comes from a real kernel. lab/docs/guest.md lists
+//! what our firmware provides, with its source or marked as assumed.
 
 mod acpi;
 mod aml;

@@ -1,5 +1,5 @@
-//! From a machine of flyball-silicon to QEMU and the guest's kernel: a CPU model, the firmware's
-//! tables, and words on the kernel's command line.
+//! Translates a machine of flyball-silicon for QEMU and the guest's kernel: a CPU model, the
+//! firmware's tables, and words on the kernel's command line.
 
 use std::{cmp::Ordering, fs, path::Path};
 
@@ -31,7 +31,7 @@ pub struct GuestMachine {
     pub layout: Layout,
 }
 
-/// The driver that the guest's kernel is to use.
+/// The driver for the guest's kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Driver {
     /// The kernel's choice.
@@ -46,7 +46,7 @@ pub enum Driver {
 }
 
 impl Driver {
-    /// What `--driver` takes.
+    /// The values of `--driver`.
     pub const WORDS: &[(&str, Driver)] = &[
         ("default", Driver::Default),
         ("amd-pstate", Driver::AmdPstate("active")),
@@ -74,11 +74,11 @@ impl Driver {
         let mut words = Vec::new();
         match self {
             Driver::Default => {
-                // amd-pstate stays away by default where the firmware names no preferred profile,
-                // as QEMU's does not (drivers/cpufreq/amd-pstate.c,
-                // amd_pstate_acpi_pm_profile_undefined). What a machine with a profile gets is
-                // asked for by name: active from 6.5 on; servers from 6.13 on, if they are of
-                // family 1Ah or later.
+                // By default amd-pstate does not bind if firmware names no preferred profile, and
+                // QEMU's names none (drivers/cpufreq/amd-pstate.c,
+                // amd_pstate_acpi_pm_profile_undefined). So request by name what a machine with a
+                // profile gets: active from 6.5 on; on servers from 6.13 on, if they are of family
+                // 1Ah or later.
                 let cppc =
                     matches!(spec.firmware.interface, InterfaceSpec::CppcMsr | InterfaceSpec::CppcShared);
                 let wanted = !spec.identity.server
@@ -107,7 +107,7 @@ impl Driver {
     /// Modules to load before the command.
     fn modules(self) -> &'static [&'static str] {
         match self {
-            // A PC loads it by itself when udev sees the processors; there is no udev in the guest.
+            // On a PC udev loads it when it sees the processors; the guest has no udev.
             Driver::Default => &["?acpi-cpufreq"],
             Driver::AcpiCpufreq => &["acpi-cpufreq"],
             _ => &[],
@@ -116,8 +116,8 @@ impl Driver {
 }
 
 impl GuestMachine {
-    /// The machine that `name` names: one that comes with flyball, or a machine's TOML file. `cpus`
-    /// 0: four, or as many as it has if those are fewer.
+    /// The machine `name`: a built-in one, or a TOML file. `cpus` 0 means four, or all if the
+    /// machine has fewer.
     pub fn find(name: &str, cpus: u32, interface: Option<Interface>) -> Result<GuestMachine, GuestError> {
         let toml = match MachineSpec::builtin_text(name) {
             Some(text) => text.to_owned(),
@@ -141,15 +141,15 @@ impl GuestMachine {
         Ok(GuestMachine { toml: reduction.toml, spec, layout })
     }
 
-    /// QEMU's CPU model: one of its own with this machine's name and numbers. Which one only
-    /// decides what TCG offers besides; all that has to do with power and performance is the
-    /// silicon's.
+    /// QEMU's CPU model: one of its own with this machine's name and numbers. The choice only
+    /// determines TCG's other features; the silicon provides everything about power and
+    /// performance.
     pub fn cpu_model(&self) -> String {
         let identity = &self.spec.identity;
         let base = match (identity.vendor, identity.family) {
             (Vendor::Amd, ..=0x17) => "EPYC-Rome",
             (Vendor::Amd, _) => "EPYC-Milan",
-            // Guests of Arm are refused: see `Reduction::make`.
+            // Arm guests are rejected: see `Reduction::make`.
             (Vendor::Intel | Vendor::Arm, _) => "Icelake-Server",
         };
         format!(
@@ -157,7 +157,7 @@ impl GuestMachine {
             identity.family,
             identity.model,
             identity.stepping,
-            // -cpu knows no escape for a comma.
+            // -cpu has no escape for a comma.
             identity.brand.replace(',', "")
         )
     }
@@ -174,8 +174,8 @@ impl GuestMachine {
                 let place = topology.as_ref().map(|topology| topology.core_of(cpu as usize));
                 let kind = place.map_or(0, |place| place.kind);
                 let core = &spec.core[kind];
-                // Cores differ in their highest level where the machine file ranks them; the
-                // kernel's scheduler reads the order from it.
+                // If the machine file ranks cores, they differ in their highest level; the kernel's
+                // scheduler derives their order from it.
                 let ranking = place.and_then(|place| core.ranking.get(place.in_package as usize)).copied();
                 let registers = if shared { CppcRegisters::Mailbox(cpu) } else { CppcRegisters::AmdMsr };
                 let (lowest_mhz, nominal_mhz) = (spec.firmware.cpc_lowest_mhz, spec.firmware.cpc_nominal_mhz);
@@ -199,8 +199,8 @@ impl GuestMachine {
         Firmware { processors, mailbox, acts: false }
     }
 
-    /// `_PSS` of a CPU. AMD's are asked for through the P-state registers, as on the machines;
-    /// Intel's through a port, because TCG's processors do not report SpeedStep.
+    /// `_PSS` of a CPU. AMD's states are requested through the P-state registers, as on real
+    /// machines; Intel's through a port, because TCG's processors do not report SpeedStep.
     fn states(&self, cpu: u32, intel: bool) -> Option<PerformanceStates> {
         let firmware = &self.spec.firmware;
         if firmware.pstates_mhz.is_empty() {
@@ -210,7 +210,7 @@ impl GuestMachine {
         let budget = self.spec.power.tdp_w * 1000.0 / f64::from(self.spec.cpus().max(1) as u32);
         let states = firmware.pstates_mhz.iter().enumerate().map(|(number, mhz)| PerformanceState {
             mhz: *mhz,
-            // Assumed: an equal part of the design power, less with the frequency.
+            // Assumed: an equal share of the design power, scaled by frequency.
             milliwatts: (budget * f64::from(*mhz) / f64::from(top.max(1))) as u32,
             latency_us: firmware.transition_us,
             control: number as u32,
@@ -224,7 +224,7 @@ impl GuestMachine {
         })
     }
 
-    /// What is in the mailbox before the plug-in fills it, if there is one.
+    /// The mailbox's content before the plug-in fills it, if there is one.
     pub fn mailbox_contents(&self) -> Option<(u64, Vec<u8>)> {
         let mailbox = self.firmware().mailbox?;
         Some((mailbox.base, mailbox.initial(|_| u32::from(self.spec.core[0].perf.nominal))))
@@ -232,14 +232,14 @@ impl GuestMachine {
 
     /// The kernel's command line.
     pub fn command_line(&self, driver: Driver, release: &str, more: &[String]) -> String {
-        // The console, and nothing that costs emulated seconds: self-tests and key rings that
-        // nothing here uses.
+        // Use the console, and disable everything that costs emulated seconds: self-tests and key
+        // rings that nothing here uses.
         const WORDS: &str = "console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off tsc=reliable \
             clocksource=tsc no_timer_check random.trust_cpu=on audit=0 cryptomgr.notests=1 \
             initcall_blacklist=load_system_certificate_list,jent_mod_init,crypto_kdf108_init,init_encrypted,init_ima";
         let mut words: Vec<String> = WORDS.split_whitespace().map(str::to_owned).collect();
         if self.spec.firmware.interface == InterfaceSpec::CppcShared {
-            // The kernel must not use the pages: the plug-in writes to them as firmware does.
+            // The kernel must not use the pages, because the plug-in writes to them like firmware.
             words.push(format!("memmap={:#x}${:#x}", layout::MAILBOX_RESERVED, layout::MAILBOX));
         }
         words.extend(driver.words(&self.spec, release));
@@ -247,13 +247,13 @@ impl GuestMachine {
         words.join(" ")
     }
 
-    /// Modules that init loads before the command: what a machine's udev would load by itself, and
+    /// Modules that init loads before the command: those that a machine's udev would load, and
     /// `more`.
     pub fn modules(&self, driver: Driver, more: &[String]) -> Vec<String> {
         let speed_select: &[&str] = match self.spec.sst.as_ref().map(|sst| sst.class) {
             Some(SstClass::MailboxMsr) => &["?isst_if_mbox_msr"],
             Some(SstClass::MailboxPci) => &["?isst_if_mbox_pci", "?isst_if_mmio"],
-            // In this order: each makes the devices that the next one drives.
+            // In this order: each creates the devices of the next.
             Some(SstClass::Tpmi) => &["?intel_vsec", "?intel_vsec_tpmi", "?isst_tpmi"],
             None => &[],
         };

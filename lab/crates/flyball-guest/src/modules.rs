@@ -1,8 +1,8 @@
-//! The few modules that a guest needs, with all they depend on, out of a kernel's module tree.
+//! Collects the few modules that a guest needs, with all dependencies, from a kernel's module tree.
 //!
-//! Packages carry no `modules.dep` (depmod makes it at installation), so the dependencies are read
-//! from the modules themselves: `depends=` in their `.modinfo`. Names are compared as the kernel
-//! does, with `-` and `_` equal.
+//! Packages contain no `modules.dep` (depmod makes it at installation), so the dependencies come
+//! from the modules themselves: `depends=` in their `.modinfo`. Like in the kernel, `-` and `_` are
+//! equal in names.
 
 use std::{
     collections::BTreeMap,
@@ -12,8 +12,8 @@ use std::{
 
 use crate::{decompress, elf::Elf, error::GuestError};
 
-/// The modules that every guest gets where its kernel has them: file systems for the host's files,
-/// access to registers, the drivers and governors that are the point of it all, and the meters.
+/// Modules for every guest, if its kernel has them: file systems for the host's files, access to
+/// registers, cpufreq drivers and governors, and meters.
 pub(crate) const WANTED: &[&str] = &[
     "virtio_pci",
     "9p",
@@ -58,7 +58,7 @@ pub(crate) const WANTED: &[&str] = &[
 /// One module's file, unpacked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Module {
-    /// Its path below the module directory, ending in `.ko`.
+    /// Path below the module directory, ending in `.ko`.
     pub path: String,
     /// Paths of the modules to load before it, in no particular order.
     pub needs: Vec<String>,
@@ -66,8 +66,7 @@ pub(crate) struct Module {
     pub content: Vec<u8>,
 }
 
-/// The name by which the kernel knows the module in this file: `kernel/a/acpi-cpufreq.ko.xz` is
-/// `acpi_cpufreq`.
+/// The kernel's name of the module in this file: `kernel/a/acpi-cpufreq.ko.xz` is `acpi_cpufreq`.
 pub(crate) fn name_of(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
     let stem = [".ko", ".ko.xz", ".ko.zst", ".ko.gz"].iter().find_map(|end| name.strip_suffix(end))?;
@@ -85,7 +84,7 @@ fn index(dir: &Path) -> BTreeMap<String, PathBuf> {
     while let Some(dir) = open.pop() {
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
             let path = entry.path();
-            // Not through links: `build` and `source` lead into a kernel tree.
+            // Do not follow links: `build` and `source` lead to a kernel tree.
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 open.push(path);
             } else if let Some(name) = name_of(&path) {
@@ -96,9 +95,8 @@ fn index(dir: &Path) -> BTreeMap<String, PathBuf> {
     found
 }
 
-/// The modules of `wanted` that are below `dir` (`lib/modules/RELEASE`), and all they need. Those
-/// that the kernel does not have as modules are left out: they are built in, or it does not know
-/// them.
+/// The `wanted` modules below `dir` (`lib/modules/RELEASE`), and their dependencies. Modules that
+/// the kernel lacks are skipped: they are built in, or unknown to it.
 pub(crate) fn collect<'a>(
     dir: &Path,
     wanted: impl IntoIterator<Item = &'a str>,
@@ -107,12 +105,12 @@ pub(crate) fn collect<'a>(
     let mut done: BTreeMap<String, Module> = BTreeMap::new();
     let mut open: Vec<String> = wanted.into_iter().map(normal).collect();
     while let Some(name) = open.pop() {
-        // Several modules need the same one.
+        // Several modules may need one module.
         let Some(file) = index.get(&name).filter(|_| !done.contains_key(&name)) else { continue };
         let packed = fs::read(file).map_err(|e| GuestError::file("read", file, e))?;
         let content =
-            // Unpacked here: the modprobe of busybox does not know Zstandard. The limit is against
-            // files made to fill the memory.
+            // Unpacked here, because busybox's modprobe does not support Zstandard. The limit is
+            // against files made to fill the memory.
             decompress::unpack(&packed, 256 << 20).map_err(|e| GuestError::file("unpack", file, e))?;
         let elf = Elf::new(&content).ok_or_else(|| GuestError::format(file, "not a kernel module"))?;
         let mut needs = Vec::new();
@@ -129,7 +127,7 @@ pub(crate) fn collect<'a>(
     Ok(done.into_values().collect())
 }
 
-/// The module's path in the guest, where it is not compressed.
+/// The module's path in the guest, which has it uncompressed.
 fn inside(dir: &Path, file: &Path) -> String {
     let path = file.strip_prefix(dir).unwrap_or(file).to_string_lossy().into_owned();
     match path.find(".ko.") {
@@ -138,7 +136,7 @@ fn inside(dir: &Path, file: &Path) -> String {
     }
 }
 
-/// `modules.dep`, as modprobe reads it: each module with all it needs, nearest first.
+/// `modules.dep` in modprobe's format: each module with its dependencies, nearest first.
 pub(crate) fn dependency_list(modules: &[Module]) -> String {
     let by_path: BTreeMap<&str, &Module> = modules.iter().map(|m| (m.path.as_str(), m)).collect();
     let mut text = String::new();
@@ -146,8 +144,8 @@ pub(crate) fn dependency_list(modules: &[Module]) -> String {
         let mut order: Vec<&str> = Vec::new();
         let mut open: Vec<&str> = module.needs.iter().map(String::as_str).collect();
         while let Some(path) = open.pop() {
-            // A module that several need moves to the end: it is loaded before all of them, since
-            // modprobe goes through the list backwards.
+            // Move a module that several need to the end: modprobe reads the list backwards, so it
+            // is loaded before all of them.
             order.retain(|seen| *seen != path);
             order.push(path);
             if order.len() > by_path.len() {

@@ -1,5 +1,4 @@
-//! The emulator: where it is, whether it is new enough, and the command line that makes it one of
-//! our machines.
+//! The emulator: finds it, checks its version, and builds its command line for a machine.
 
 use std::{
     env,
@@ -13,14 +12,14 @@ use flyball_guest_plugin::punit::Place;
 
 use crate::{cache::Cache, error::GuestError};
 
-/// QEMU's system emulator with what it needs to start.
+/// QEMU's system emulator and how to start it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Qemu {
     /// The program, or the dynamic loader that starts it with its own libraries.
     program: PathBuf,
-    /// What comes before our arguments.
+    /// Arguments before ours.
     first: Vec<OsString>,
-    /// `QEMU_MODULE_DIR`, for a QEMU that is not where it was built for.
+    /// `QEMU_MODULE_DIR`, for a QEMU outside its installation path.
     modules: Option<PathBuf>,
     /// Major and minor version.
     pub version: (u32, u32),
@@ -38,8 +37,7 @@ impl Qemu {
         if let Some(found) = Qemu::unpacked(&cache.qemu()) {
             return found;
         }
-        // An error here is not passed on: most machines have none, and the message below names what
-        // to do.
+        // Ignore an error here: most machines have no QEMU, and the message below tells what to do.
         if let Ok(found) = Qemu::at(Path::new("qemu-system-x86_64"))
             && found.version >= LEAST
         {
@@ -68,8 +66,8 @@ impl Qemu {
         Ok(qemu)
     }
 
-    /// The emulator that `guest fetch` has unpacked in `dir`, started by its own loader with its
-    /// own libraries.
+    /// The emulator that `guest fetch` unpacked in `dir`, started by its own loader with its own
+    /// libraries.
     fn unpacked(dir: &Path) -> Option<Result<Qemu, GuestError>> {
         let root = dir.join("root");
         let program = root.join("usr/bin/qemu-system-x86_64");
@@ -78,12 +76,12 @@ impl Qemu {
         }
         let libraries = root.join("usr/lib/x86_64-linux-gnu");
         let modules = libraries.join("qemu");
-        // The machine's own libraries may be older than those that this emulator was built for.
+        // The machine's libraries may be older than this emulator needs.
         let mut path = libraries.clone().into_os_string();
         path.push(":");
         path.push(&modules);
         let mut first: Vec<OsString> = vec!["--library-path".into(), path, program.into()];
-        // Firmware is searched where the package would be installed, which it is not.
+        // QEMU searches its firmware at the installation path, where this package is not installed.
         for data in ["usr/share/seabios", "usr/share/qemu", "usr/lib/ipxe/qemu"] {
             first.extend(["-L".into(), root.join(data).into_os_string()]);
         }
@@ -115,7 +113,7 @@ impl Qemu {
         }
     }
 
-    /// The program with what comes before our arguments.
+    /// The program with the arguments before ours.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.first);
@@ -126,18 +124,18 @@ impl Qemu {
     }
 }
 
-/// How the CPUs are laid out.
+/// Layout of the CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     pub sockets: u32,
-    /// Cores a package.
+    /// Cores per package.
     pub cores: u32,
-    /// Threads a core.
+    /// Threads per core.
     pub threads: u32,
 }
 
 impl Layout {
-    /// How many CPUs that makes.
+    /// Number of CPUs.
     pub fn cpus(self) -> u32 {
         self.sockets * self.cores * self.threads
     }
@@ -152,26 +150,26 @@ pub struct Board<'a> {
     pub layout: Layout,
     /// Megabytes of memory.
     pub memory_mb: u32,
-    /// A file that is the guest's memory, shared.
+    /// A file for the guest's memory, shared.
     pub memory: &'a Path,
-    /// One translator thread for all CPUs (the closed loop), or one for each.
+    /// True for one translator thread for all CPUs (the closed loop), false for one each.
     pub one_thread: bool,
 }
 
 impl Board<'_> {
-    /// Its part of the command line.
+    /// The board's arguments.
     pub fn arguments(&self) -> Vec<OsString> {
         let Layout { sockets, cores, threads } = self.layout;
         let text = [
-            // Nothing that a user's or a distribution's configuration adds: the same guest on every
-            // host.
+            // Ignore the user's and the distribution's configuration, so that guests are equal on
+            // all hosts.
             "-nodefaults",
             "-no-user-config",
             "-display",
             "none",
             "-monitor",
             "none",
-            // The kernel's command line has panic=-1, reboot at once: this ends the emulator
+            // The kernel's command line has panic=-1, reboot at once; this ends the emulator
             // instead.
             "-no-reboot",
             "-machine",
@@ -195,13 +193,13 @@ impl Board<'_> {
     }
 }
 
-/// Text inside an option of QEMU, where a comma separates.
+/// Escapes text in an option of QEMU, where a comma separates.
 pub fn escape(text: &str) -> String {
     text.replace(',', ",,")
 }
 
-/// What the firmware says the machine is: a guest of flyball's, so that flyball in it says that all
-/// is emulated.
+/// The machine's identity in firmware: a guest of flyball, so that a flyball inside reports that
+/// everything is emulated.
 pub fn identity(machine: &str, closed: bool) -> [OsString; 4] {
     let version = if closed { "closed loop" } else { "open loop" };
     let machine = escape(machine);
@@ -218,13 +216,13 @@ pub fn share(dir: &Path, tag: &str) -> [OsString; 2] {
     let path = escape(&dir.to_string_lossy());
     [
         "-virtfs".into(),
-        // `none`: files show the owners that they have on the host. `remap`: directories of several
-        // file systems may share inode numbers.
+        // `none`: files have the owners that they have on the host. `remap`: directories on several
+        // file systems may have equal inode numbers.
         format!("local,path={path},mount_tag={tag},security_model=none,readonly=on,multidevs=remap").into(),
     ]
 }
 
-/// A read-only disk that is `file`.
+/// A read-only disk with the content of `file`.
 pub fn disk(file: &Path) -> [OsString; 4] {
     let path = escape(&file.to_string_lossy());
     [
@@ -235,8 +233,8 @@ pub fn disk(file: &Path) -> [OsString; 4] {
     ]
 }
 
-/// The PCI functions of a machine as devices of QEMU's, each served on its socket in `sockets`,
-/// with the bridges that they are behind and what a function 0 needs to be there.
+/// A machine's PCI functions as QEMU devices, each served on its socket in `sockets`, with their
+/// bridges and the function 0 that PCI requires.
 pub fn functions(places: &[Place], sockets: &Path) -> Vec<OsString> {
     let mut words: Vec<OsString> = Vec::new();
     let mut device = |text: String| words.extend(["-device".into(), text.into()]);
@@ -245,8 +243,8 @@ pub fn functions(places: &[Place], sockets: &Path) -> Vec<OsString> {
         let package = place.package;
         let bridge = format!("punit{package}");
         if place.bridged && seen.iter().all(|(bus, _)| *bus != bridge) {
-            // Below 1Fh, where q35 has its own devices (the LPC bridge, SATA and SMBus), from 1Ch
-            // down; eight bridges to a slot.
+            // From slot 1Ch down, below 1Fh with q35's own devices (the LPC bridge, SATA and
+            // SMBus); eight bridges per slot.
             let (slot, function) = (0x1c - package / 8, package % 8);
             device(format!(
                 "pci-bridge,id={bridge},chassis_nr={},shpc=off,bus=pcie.0,addr={slot:x}.{function}{}",
@@ -257,7 +255,7 @@ pub fn functions(places: &[Place], sockets: &Path) -> Vec<OsString> {
         let bus = if place.bridged { bridge } else { "pcie.0".to_owned() };
         let (slot, function) = place.slot;
         if seen.iter().all(|known| *known != (bus.clone(), slot)) {
-            // A device without a function 0 is not looked for.
+            // The kernel ignores a device without a function 0.
             device(format!("pci-testdev,bus={bus},addr={slot:x}.0,multifunction=on"));
         }
         let function = serde_json::json!({
@@ -265,8 +263,8 @@ pub fn functions(places: &[Place], sockets: &Path) -> Vec<OsString> {
             "socket": { "type": "unix", "path": sockets.join(place.socket()).to_string_lossy() },
             "bus": bus,
             "addr": format!("{slot:x}.{function}"),
-            // A CPU of the guest waits for the answer with QEMU's big lock held: on a busy host
-            // that may take seconds.
+            // A CPU of the guest waits for the answer while it holds QEMU's big lock. On a busy
+            // host that may take seconds.
             "x-msg-timeout": 60_000,
         });
         device(function.to_string());
@@ -275,10 +273,11 @@ pub fn functions(places: &[Place], sockets: &Path) -> Vec<OsString> {
     words
 }
 
-/// Whether `dir` can be given to a guest as its root, `boots` by its own init.
+/// Checks whether a guest can use `dir` as its root and, if `boots`, boot its own init.
 pub fn check_root(dir: &Path, boots: bool) -> Result<(), GuestError> {
     fs::read_dir(dir).map_err(|e| GuestError::file("list", dir, e))?;
-    // Not followed: an absolute link means a place below the directory once that is the root.
+    // Do not follow links: an absolute link refers to a path below the directory once that is the
+    // root.
     let has = |paths: [&str; 2]| paths.iter().any(|path| fs::symlink_metadata(dir.join(path)).is_ok());
     if !has(["bin/sh", "usr/bin/sh"]) {
         return Err(GuestError::format(dir, "no root file system: there is no bin/sh in it"));

@@ -1,8 +1,9 @@
 //! Starts a guest, passes on its output, and reports how it ended.
 //!
-//! The guest's four serial lines end in pipes: the kernel's console, the command's standard output
-//! and standard error, and the control line on which init reports progress. Serial lines are
-//! synchronous in QEMU, so that what a guest prints does not depend on when the host reads it.
+//! The guest's four serial lines are connected to pipes: the kernel's console, the command's
+//! standard output and standard error, and the control line on which init reports progress. Serial
+//! lines are synchronous in QEMU, so that the guest's output does not depend on when the host reads
+//! it.
 
 use std::{
     ffi::OsString,
@@ -25,7 +26,7 @@ use crate::{
     watch::{self, ProgressLimits, Stuck, Watched},
 };
 
-/// What a start needs.
+/// Parameters of a start.
 #[derive(Debug)]
 pub struct Boot<'a> {
     pub qemu: &'a qemu::Qemu,
@@ -39,19 +40,19 @@ pub struct Boot<'a> {
     pub more: Vec<OsString>,
     /// Limit of host time.
     pub timeout: Option<Duration>,
-    /// When a guest that makes no progress is ended.
+    /// When to end a guest that makes no progress.
     pub progress_limits: ProgressLimits,
-    /// Standard input and output belong to a person in the guest's shell.
+    /// True if standard input and output are connected to a person in the guest's shell.
     pub interactive: bool,
 }
 
-/// Where the guest's output goes while it runs.
+/// Destinations of the guest's output while it runs.
 pub struct OutputSinks {
     /// The command's standard output.
     pub out: Box<dyn Write + Send>,
     /// The command's standard error.
     pub err: Box<dyn Write + Send>,
-    /// The kernel's console, as it comes.
+    /// The kernel's console, unbuffered.
     pub console: Option<Box<dyn Write + Send>>,
 }
 
@@ -60,29 +61,29 @@ pub struct OutputSinks {
 pub struct End {
     /// The command's exit code, if it was run and ended.
     pub code: Option<u8>,
-    /// Whether the time limit was reached.
+    /// True if the time limit was reached.
     pub timed_out: bool,
-    /// Why it was ended before its time limit.
+    /// Why the guest was ended before its time limit.
     pub stuck: Option<Stuck>,
     pub console: String,
-    /// What init reported on the way.
+    /// Init's reports.
     pub notes: Vec<String>,
     /// Guest seconds at which init started, the command started, and the command ended.
     pub uptimes: [Option<f64>; 3],
-    /// Host time from the start of the emulator to init, to the command, to the emulator's end.
+    /// Host time from the emulator's start to init, to the command, and to the emulator's end.
     pub host: [Option<Duration>; 3],
     /// The tar of the guest's `/job/out`.
     pub out: Option<Vec<u8>>,
     /// The emulator's standard error, without its warnings about features that TCG lacks.
     pub emulator: String,
-    /// What the plug-in counted, by name: `guest_ns`, `instructions`, `joules` and more.
+    /// The plug-in's counts by name: `guest_ns`, `instructions`, `joules` and more.
     pub counted: Vec<(String, f64)>,
-    /// The most memory the emulator held, bytes.
+    /// Peak memory of the emulator in bytes.
     pub memory: Option<u64>,
 }
 
 impl End {
-    /// 124 at the time limit, 125 when the guest did not run the command to its end.
+    /// The command's code; 124 at the time limit; 125 if the guest did not complete the command.
     pub fn exit_code(&self) -> u8 {
         match self.code {
             _ if self.timed_out => 124,
@@ -97,13 +98,12 @@ impl End {
         all[all.len().saturating_sub(lines)..].join("\n")
     }
 
-    /// Splits the emulator's standard error into the plug-in's counts and what QEMU itself
-    /// reported.
+    /// Splits the emulator's standard error into the plug-in's counts and QEMU's own messages.
     fn take_stderr(&mut self, text: &str) {
         for line in text.lines() {
             if let Some(counts) = line.strip_prefix("flyball: guest_ns=") {
                 let pairs = counts.split_whitespace().filter_map(|pair| pair.split_once('='));
-                // The first pair has lost its name with the prefix.
+                // The first count has no name after the prefix.
                 let first = counts.split_whitespace().next().map(|ns| ("guest_ns", ns));
                 let all = first.into_iter().chain(pairs);
                 self.counted =
@@ -116,15 +116,16 @@ impl End {
     }
 }
 
-/// Bytes of the tar that a guest may send; more than its memory can hold is sent by no honest init.
+/// Maximum size of a guest's tar. No honest init sends more than its memory can hold.
 const MAX_OUTPUTS: u64 = 1 << 30;
-/// Bytes that are kept of the console, of the emulator's standard error, and of output that is
-/// kept: the last of them.
+/// Maximum number of the last bytes to keep of the console, of the emulator's standard error, and
+/// of kept output.
 const MAX_KEPT: usize = 64 << 20;
-/// Notes of init that are kept. An honest one makes one for each module.
+/// Maximum number of init's notes. An honest init makes one for each module.
 const MAX_NOTES: usize = 1000;
 
-/// Adds to what is kept. A guest can print without end, so at twice the bound the older half goes.
+/// Appends to kept bytes. A guest can print forever, so at twice the limit the older half is
+/// dropped.
 fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
     kept.extend_from_slice(bytes);
     if kept.len() > 2 * MAX_KEPT {
@@ -132,7 +133,7 @@ fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Passes bytes on and keeps them.
+/// Passes bytes on and, if `keeps`, returns them.
 fn pump(mut from: impl Read, mut to: Option<Box<dyn Write + Send>>, keeps: bool) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut buffer = [0u8; 16 * 1024];
@@ -144,7 +145,7 @@ fn pump(mut from: impl Read, mut to: Option<Box<dyn Write + Send>>, keeps: bool)
             Err(_) => return kept,
         };
         if let Some(writer) = &mut to {
-            // A closed reader does not stop the guest: its output is dropped.
+            // A closed reader does not stop the guest; its output is dropped.
             if writer.write_all(&buffer[..count]).and_then(|()| writer.flush()).is_err() {
                 to = None;
             }
@@ -155,17 +156,16 @@ fn pump(mut from: impl Read, mut to: Option<Box<dyn Write + Send>>, keeps: bool)
     }
 }
 
-/// A line from the control line, with the host time at which it came.
+/// State of the control line.
 #[derive(Debug, Default)]
 struct Control {
     end: End,
-    /// Set when init has reported.
+    /// Set once init has reported.
     up: Arc<AtomicBool>,
 }
 
 impl Control {
-    /// Parses one line of init's. A guest may write anything to the line: what is not understood is
-    /// ignored.
+    /// Parses one line from init. A guest may write anything, so unknown lines are ignored.
     fn line(&mut self, line: &str, since: Duration) -> Option<u64> {
         let mut words = line.split_whitespace();
         match words.next() {
@@ -197,8 +197,8 @@ impl Control {
         let mut line = Vec::new();
         loop {
             line.clear();
-            // A guest that never ends its line must not fill the memory; what is longer counts as
-            // several lines.
+            // A guest that never ends its line must not fill the memory; a longer line is split
+            // into several.
             let limited = &mut io::Read::take(&mut from, 4096);
             match io::BufRead::read_until(limited, b'\n', &mut line) {
                 Ok(0) | Err(_) => return self.end,
@@ -209,8 +209,8 @@ impl Control {
                 self.line(text.trim_end(), start.elapsed()).filter(|size| *size <= MAX_OUTPUTS)
             {
                 let mut out = Vec::new();
-                // A tar that is cut short is not copied at all: what is missing of it would look
-                // like files that the command did not write.
+                // Ignore a truncated tar: its missing files would look like files that the command
+                // did not write.
                 if io::Read::take(&mut from, size).read_to_end(&mut out).is_ok() && out.len() as u64 == size {
                     self.end.out = Some(out);
                 }
@@ -219,7 +219,7 @@ impl Control {
     }
 }
 
-/// A pipe whose writing end the emulator gets as the file of a character device.
+/// A pipe whose write end the emulator gets as the file of a character device.
 struct Line {
     read: io::PipeReader,
     write: io::PipeWriter,
@@ -239,15 +239,15 @@ impl Line {
 
 /// Lets a child inherit the descriptor.
 pub fn keep_open(fd: &impl std::os::fd::AsFd) -> io::Result<()> {
-    // The standard library opens everything to be closed on exec.
+    // The standard library opens everything with close-on-exec.
     rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())?;
     Ok(())
 }
 
-/// Guest memory without a file name, which lives as long as the emulator and this process.
+/// Guest memory without a file name, which exists as long as the emulator and this process.
 pub fn memory(megabytes: u32) -> io::Result<OwnedFd> {
     let fd = rustix::fs::memfd_create("flyball-guest", rustix::fs::MemfdFlags::empty())?;
-    // Sparse: the host has pages only for what the guest has touched.
+    // Sparse: the host allocates only pages that the guest has touched.
     rustix::fs::ftruncate(&fd, u64::from(megabytes) << 20)?;
     Ok(fd)
 }
@@ -262,7 +262,7 @@ pub fn fill(memory: &OwnedFd, mut at: u64, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Rows and columns of the terminal on standard output; 24 and 80 where there is none.
+/// Rows and columns of the terminal on standard output; 24 and 80 without a terminal.
 pub fn terminal_size() -> (u16, u16) {
     match rustix::termios::tcgetwinsize(io::stdout()) {
         Ok(size) if size.ws_row > 0 && size.ws_col > 0 => (size.ws_row, size.ws_col),
@@ -270,8 +270,8 @@ pub fn terminal_size() -> (u16, u16) {
     }
 }
 
-/// The serial lines' interrupts: the four lines of a PC share two, which a guest without shared
-/// interrupts would lose; QEMU's ACPI tables describe these to the kernel.
+/// The serial lines' interrupts. The four lines of a PC share two, which does not work in a guest
+/// without shared interrupts; QEMU's ACPI tables describe these to the kernel.
 const LINES: [(&str, u32); 4] = [("console", 4), ("out", 3), ("err", 5), ("control", 7)];
 
 pub fn run(boot: Boot<'_>, sinks: OutputSinks) -> Result<End, GuestError> {
@@ -284,7 +284,7 @@ pub fn run(boot: Boot<'_>, sinks: OutputSinks) -> Result<End, GuestError> {
     let mut child = spawn(&mut command)?;
     let mut reads = Vec::new();
     for Line { read, write } in lines {
-        // The emulator has its own copy: with this one open, the pipe would never end.
+        // The emulator has its own copy. If this one stayed open, the pipe would never end.
         drop(write);
         reads.push(read);
     }
@@ -292,7 +292,7 @@ pub fn run(boot: Boot<'_>, sinks: OutputSinks) -> Result<End, GuestError> {
         reads.try_into().map_err(|_| GuestError::Emulator("a serial line is missing".into()))?;
     let said = child.stderr.take();
     let OutputSinks { out: to_out, err: to_err, console: to_console } = sinks;
-    // One thread per pipe: a full one would stop the emulator.
+    // One thread per pipe, because a full pipe would stop the emulator.
     let console = thread::spawn(move || pump(console, to_console, true));
     let said = thread::spawn(move || said.map(|from| pump(from, None, true)).unwrap_or_default());
     let out = thread::spawn(move || pump(out, Some(to_out), false));
@@ -305,25 +305,25 @@ pub fn run(boot: Boot<'_>, sinks: OutputSinks) -> Result<End, GuestError> {
     let host_end = start.elapsed();
     let _ = (out.join(), err.join());
     let mut end = control.join().unwrap_or_default();
-    // The threads end when the emulator's copies of the pipes are closed, which its end does.
+    // The threads end when the emulator closes its copies of the pipes, at its end.
     end.console = String::from_utf8_lossy(&console.join().unwrap_or_default()).into_owned();
     end.take_stderr(&String::from_utf8_lossy(&said.join().unwrap_or_default()));
-    // A guest that has reported its code has run its command; what hung was its way down.
+    // If the exit code was reported, the command has ended, and only the shutdown hung.
     end.timed_out = timed_out && end.code.is_none();
     end.stuck = stuck.filter(|_| end.code.is_none());
-    // Taken before the threads are joined: that is not the guest's time any more.
+    // Taken before joining the threads, which is not the guest's time.
     end.host[2] = Some(host_end);
     end.memory = memory;
     Ok(end)
 }
 
-/// The emulator's command line, with the serial lines' writing ends as its character devices.
+/// The emulator's command line, with the serial lines' write ends as its character devices.
 fn command(boot: &Boot<'_>, lines: &[Line]) -> Command {
     let mut command = boot.qemu.command();
     command.args(&boot.board);
     for (n, ((id, irq), line)) in LINES.iter().zip(lines).enumerate() {
         if boot.interactive && *id == "out" {
-            // Ctrl-C is the guest's: without the option it would end the emulator.
+            // Ctrl-C goes to the guest: without this option it would end the emulator.
             command.args(["-chardev", "stdio,id=out,signal=off"]);
         } else {
             command.args(line.chardev(id));
@@ -341,7 +341,7 @@ fn command(boot: &Boot<'_>, lines: &[Line]) -> Command {
     command
 }
 
-/// Starts the emulator so that it does not outlive this process.
+/// Starts the emulator such that it does not outlive this process.
 fn spawn(command: &mut Command) -> Result<Child, GuestError> {
     use std::os::unix::process::CommandExt;
     #[expect(unsafe_code, reason = "pre_exec")]
@@ -349,8 +349,8 @@ fn spawn(command: &mut Command) -> Result<Child, GuestError> {
     // memory.
     unsafe {
         command.pre_exec(|| {
-            // Sent when the thread that forks ends, not the process (prctl(2)); that thread waits
-            // for the emulator.
+            // Sent when the forking thread ends, not the process (prctl(2)); that thread waits for
+            // the emulator.
             rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
             Ok(())
         });
@@ -359,17 +359,17 @@ fn spawn(command: &mut Command) -> Result<Child, GuestError> {
     command.spawn().map_err(|e| GuestError::file("start", program, e))
 }
 
-/// A writer that keeps what is written, for callers that want the output as bytes.
+/// A writer that stores its output, for callers that want it as bytes.
 #[derive(Debug, Clone, Default)]
 pub struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
 impl SharedBuffer {
-    /// What has been written so far.
+    /// The bytes written so far.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.lock().map(|bytes| bytes.clone()).unwrap_or_default()
     }
 
-    /// What has been written so far, as text.
+    /// The bytes written so far, as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes()).into_owned()
     }
@@ -388,7 +388,7 @@ impl Write for SharedBuffer {
     }
 }
 
-/// A channel end as a writer, for callers that follow the output line by line.
+/// A channel as a writer, for callers that follow the output line by line.
 #[derive(Debug)]
 pub struct ChannelWriter(pub mpsc::Sender<Vec<u8>>);
 

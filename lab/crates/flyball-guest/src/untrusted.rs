@@ -1,5 +1,5 @@
-//! The parsers of what packages, mirrors and guests send, as functions of bytes, for `fuzz/`: no
-//! bytes may make them panic, hang or write outside the directory that they get.
+//! The parsers of data from packages, mirrors and guests, as functions of bytes, for `fuzz/`: no
+//! bytes may make them panic, hang or write outside their directory.
 
 use std::{fs, path::Path};
 
@@ -11,10 +11,10 @@ use crate::{
     kernel::{self, BzImage},
 };
 
-/// A Debian package, unpacked below `folder` if it is one.
+/// Unpacks a Debian package below `folder`.
 ///
 /// # Errors
-/// Why it is refused.
+/// Why it is rejected.
 pub fn package(bytes: &[u8], folder: &Path) -> Result<(), GuestError> {
     let file = folder.join("fuzz.deb");
     fs::write(&file, bytes).map_err(|error| GuestError::file("write", &file, error))?;
@@ -23,12 +23,13 @@ pub fn package(bytes: &[u8], folder: &Path) -> Result<(), GuestError> {
     package.unpack(&folder.join("files"), |path| !kernel::is_kernel_file(path) || path.starts_with("boot"))
 }
 
-/// What apt prints of a mirror's signed lists: how many lines name a package by its hash.
+/// Parses apt's output about a mirror's signed lists. Returns the number of lines with a package
+/// and its hash.
 pub fn lists(text: &str) -> usize {
     apt::try_lists(text)
 }
 
-/// A kernel image or module: its release, and whether it can be entered.
+/// Parses a kernel image or module. Returns its release, and whether it has an entry.
 pub fn image(bytes: &[u8]) -> String {
     let mut found = String::new();
     let unpacked = BzImage::parse(bytes).and_then(|image| {
@@ -45,11 +46,11 @@ pub fn image(bytes: &[u8]) -> String {
     found
 }
 
-/// What a guest leaves behind, copied into `folder` by the rule for results and by that for a
-/// working directory.
+/// Copies a guest's results into `folder` by the rule for results and by that for a working
+/// directory.
 ///
 /// # Errors
-/// Why it is refused.
+/// Why they are rejected.
 pub fn results(tar: &[u8], folder: &Path) -> Result<Vec<String>, GuestError> {
     let work = copy_back::Rule::Work { replaced: vec!["a".into()] };
     let notes = copy_back::copy(tar, folder, &work)?.into_texts();

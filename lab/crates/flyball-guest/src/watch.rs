@@ -1,9 +1,8 @@
 //! Watches the emulator: its time and memory, and whether the guest still makes progress.
 //!
 //! A command may run silently for as long as its caller's limit allows. But a kernel that has used
-//! minutes of processor time without reaching its init, or an emulator that uses no processor time
-//! at all, is stuck. Processor time is counted instead of elapsed time, so that a busy host changes
-//! nothing.
+//! minutes of CPU time without reaching its init, or an emulator that uses no CPU time at all, is
+//! stuck. CPU time is counted instead of elapsed time, so that a busy host makes no difference.
 
 use std::{
     process::Child,
@@ -14,13 +13,12 @@ use std::{
 
 use crate::error::GuestError;
 
-/// When a guest that makes no progress is ended.
+/// When to end a guest that makes no progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProgressLimits {
-    /// Processor time of the emulator until the guest's init runs. The slowest boot seen took 40 s.
+    /// CPU time of the emulator until the guest's init runs. The slowest boot seen took 40 s.
     pub boot: Duration,
-    /// Time in which the emulator uses no processor time at all. A kernel that is idle still has
-    /// timers.
+    /// Time in which the emulator uses no CPU time at all. Even an idle kernel has timers.
     pub still: Duration,
 }
 
@@ -42,16 +40,16 @@ pub enum Stuck {
 /// How the wait for the emulator ended.
 #[derive(Debug, Default)]
 pub struct Watched {
-    /// The time limit was reached.
+    /// True if the time limit was reached.
     pub timed_out: bool,
-    /// Why it was ended earlier.
+    /// Why the emulator was ended earlier.
     pub stuck: Option<Stuck>,
-    /// The most memory that it held, bytes.
+    /// Peak memory in bytes.
     pub memory: Option<u64>,
 }
 
-/// Waits for the emulator's end; kills it at the limit or when it is stuck. `up` is set when init
-/// has reported.
+/// Waits until the emulator ends; kills it at the time limit or if it is stuck. `up` is set once
+/// init has reported.
 pub fn wait(
     child: &mut Child,
     limit: Option<Duration>,
@@ -61,7 +59,7 @@ pub fn wait(
     let pid = child.id();
     let deadline = limit.map(|limit| Instant::now() + limit);
     let mut watched = Watched::default();
-    // Short at first: an emulator that refuses its arguments ends within milliseconds.
+    // Short at first, because an emulator that rejects its arguments ends within milliseconds.
     let mut pause = Duration::from_millis(5);
     let (mut used, mut since) = (Duration::ZERO, Instant::now());
     loop {
@@ -70,12 +68,12 @@ pub fn wait(
         if ended.is_some() {
             return Ok(watched);
         }
-        // Asked each time: a zombie has no memory any more.
+        // Read each time, because a zombie has no memory.
         watched.memory = peak_memory(pid).or(watched.memory);
         if let Some((stopped, now)) =
             std::fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(|t| usage(&t))
         {
-            // One that a debugger or job control has stopped is not stuck.
+            // An emulator that a debugger or job control has stopped is not stuck.
             if now != used || stopped {
                 (used, since) = (now, Instant::now());
             }
@@ -87,7 +85,7 @@ pub fn wait(
         }
         watched.timed_out = deadline.is_some_and(|deadline| Instant::now() >= deadline);
         if watched.timed_out || watched.stuck.is_some() {
-            // It may have ended by itself since it was asked; waiting takes it away in any case.
+            // It may have ended by itself meanwhile; waiting reaps it in any case.
             let _ = child.kill();
             let _ = child.wait();
             return Ok(watched);
@@ -97,16 +95,16 @@ pub fn wait(
     }
 }
 
-/// The unit of times in /proc, whatever the kernel's own tick is (include/asm-generic/param.h).
+/// The unit of times in /proc, independent of the kernel's own tick (include/asm-generic/param.h).
 const USER_HZ: u64 = 100;
 
-/// Whether a process is stopped, and the processor time of all its threads, from its `stat`
+/// Returns whether a process is stopped, and the CPU time of all its threads, from its `stat`
 /// (proc(5)).
 fn usage(stat: &str) -> Option<(bool, Duration)> {
-    // The name in brackets may hold anything.
+    // The name in brackets may contain anything.
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
-    // utime and stime, fields 14 and 15 of proc(5), counted behind the name.
+    // utime and stime, fields 14 and 15 in proc(5), counted from the end of the name.
     let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
     Some((matches!(*fields.first()?, "T" | "t"), Duration::from_millis(ticks.saturating_mul(1000 / USER_HZ))))
 }
@@ -150,7 +148,7 @@ mod tests {
         let spins = ProgressLimits { boot: Duration::from_millis(200), still: minute };
         let boots = watched("while :; do :; done", spins, false);
         assert!(matches!(boots.stuck, Some(Stuck::NoInit(_))));
-        // One that has reached its init may compute for as long as it likes.
+        // A guest that has reached its init may compute for as long as it likes.
         let ends = watched("i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done", spins, true);
         assert!(ends.stuck.is_none() && !ends.timed_out);
     }

@@ -1,8 +1,9 @@
-//! Real kernels, booted: what drivers bind to, what they answer, and how a guest's end is told.
+//! Boots real kernels: checks the drivers that bind, their answers, and the reports of a guest's
+//! end.
 //!
-//! Kernels and the emulator come from the cache that `flyball guest fetch` fills. What is not there
-//! is skipped, and how much was is said. By default the newest kernel is booted;
-//! `FLYBALL_GUEST_TESTS=all` boots all of them.
+//! Kernels and the emulator come from the cache that `flyball guest fetch` fills. Missing ones are
+//! skipped and counted. By default only the newest kernel is booted; `FLYBALL_GUEST_TESTS=all`
+//! boots all.
 
 use std::{fs, time::Duration};
 
@@ -16,7 +17,7 @@ for f in cpufreq/policy0/scaling_driver cpufreq/policy0/scaling_governor cpufreq
 done
 dmesg | grep -E 'Oops|BUG:|Call Trace|Firmware Bug|unchecked MSR' | head -3 >&2; true";
 
-/// Driver, machine and interface, and what the policies and the driver's switch say then.
+/// Driver, machine and interface, and the expected content of the policies' and the driver's files.
 const MATRIX: &[(&str, &str, Option<Interface>, &str, &str)] = &[
     ("amd-pstate=passive", "ryzen-5750g", None, "amd-pstate", "passive"),
     ("amd-pstate=active", "ryzen-5750g", None, "amd-pstate-epp", "active"),
@@ -34,7 +35,7 @@ fn drivers_bind() {
     let Some((guest, kernels)) = Guest::new("drivers_bind") else { return };
     for kernel in &kernels {
         for (driver, machine, interface, bound, status) in MATRIX {
-            // Before 6.3 there was the passive mode alone, and no file that says so.
+            // Before 6.3 there is only passive mode, and no status file.
             let old = kernel.starts_with("6.1.");
             if old && driver.starts_with("amd-pstate") && *driver != "amd-pstate=passive" {
                 continue;
@@ -49,7 +50,7 @@ fn drivers_bind() {
             if !(status.is_empty() || old && driver.starts_with("amd")) {
                 assert_eq!(value(&ended, "status"), *status, "{what}");
             }
-            // A driver that is refused its registers says so in the log.
+            // A driver that fails to access its registers logs it.
             assert_eq!(ended.err, "", "{what}");
             let (least, most) = (number(&ended, "cpuinfo_min_freq"), number(&ended, "cpuinfo_max_freq"));
             let expected = match *bound {
@@ -63,8 +64,8 @@ fn drivers_bind() {
     }
 }
 
-/// Links under the names of flyball's own logs, as an earlier guest could have left them, and what
-/// a guest can leave now.
+/// Links with the names of flyball's own logs, which an earlier guest could have left, and the
+/// files that a guest can leave now.
 #[test]
 fn what_a_guest_leaves_redirects_nothing() {
     use std::os::unix::fs::symlink;

@@ -1,8 +1,8 @@
-//! The closed loop: what a real driver's decisions do to guest time, frequency, energy and heat,
-//! against flyball-silicon computed here, without a guest, from the same registers.
+//! The closed loop: compares the effect of a real driver's decisions on guest time, frequency,
+//! energy and heat with flyball-silicon, computed here without a guest from the same registers.
 //!
-//! One boot a machine and many checks. Kernels and the emulator come from the cache that
-//! `flyball guest fetch` fills; what is not there is skipped, and how much was is said.
+//! Each machine has one boot with many checks. Kernels and the emulator come from the cache that
+//! `flyball guest fetch` fills; missing ones are skipped and counted.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -11,8 +11,8 @@ use flyball_guest::{fixed_loop, guest::Request, initramfs::JobFile, machine::Dri
 use flyball_guest_plugin::machine::Reduction;
 use flyball_silicon::{Activity, MachineSpec, Silicon, msr};
 
-/// Functions of the guest's script. `timed NAME` runs the fixed loop on CPU 0, and prints how long
-/// it took, in ns of the guest's clock, and the frequency that the kernel then reports.
+/// Functions of the guest's script. `timed NAME` runs the fixed loop on CPU 0, and prints its time
+/// in ns of the guest's clock, and the frequency that the kernel then reports.
 const SCRIPT: &str = "P=/sys/devices/system/cpu/cpufreq
 now() { { read -r x; read -r x; read -r x x n x; } < /proc/timer_list; }
 all() { for p in $P/policy*; do echo $2 > $p/$1; done; }
@@ -35,7 +35,7 @@ fn request(machine: &str, kernel: &str, dir: &Path, script: &str) -> Request {
     request
 }
 
-/// What the silicon does when CPU 0 is busy for a while and these registers were written on every
+/// The silicon's frequency if CPU 0 is busy for a while and these registers were written on every
 /// CPU, kHz.
 fn model(toml: &str, cpus: u32, writes: &[(u32, u64)]) -> f64 {
     let (spec, _) = Reduction { toml: toml.to_owned(), cpus, interface: None }.make().unwrap();
@@ -53,19 +53,19 @@ fn model(toml: &str, cpus: u32, writes: &[(u32, u64)]) -> f64 {
     f64::from(silicon.frequency(0).0)
 }
 
-/// The fixed loop's time at each setting, with the kernel's ticks taken off.
+/// The fixed loop's time at each setting, without the kernel's ticks.
 struct Times<'a> {
     ended: &'a Ended,
-    /// Cycles of the kernel's ticks in a nanosecond of time.
+    /// Cycles of the kernel's ticks per nanosecond.
     ticks: f64,
     /// Cycles of the loop itself.
     own: f64,
 }
 
 impl<'a> Times<'a> {
-    /// Time times frequency is the cycles of the loop and of the ticks in that time. The loop's are
-    /// the same at every frequency, the ticks' grow with the time: two runs give both, and all
-    /// others must agree.
+    /// Time times frequency is the cycles of the loop plus those of the ticks in that time. The
+    /// loop's cycles are the same at every frequency; the ticks' grow with time. Two runs give
+    /// both, and all others must agree.
     fn new(ended: &'a Ended, fast: &str, slow: &str) -> Times<'a> {
         let time = |name: &str| number(ended, name);
         let cycles = |name: &str| time(name) * number(ended, &format!("{name}.khz")) / 1e6;
@@ -74,18 +74,18 @@ impl<'a> Times<'a> {
         Times { ended, ticks, own: cycles(fast) - ticks * time(fast) }
     }
 
-    /// The frequency at which the loop ran, kHz, from its time alone.
+    /// The loop's frequency, kHz, from its time alone.
     fn khz(&self, name: &str) -> f64 {
         (self.own / number(self.ended, name) + self.ticks) * 1e6
     }
 
-    /// The loop ran at `khz` to within 1 %, and the kernel says so too.
+    /// Checks that the loop ran at `khz` to within 1 %, and that the kernel reports this.
     fn check(&self, name: &str, khz: f64) {
         self.near(name, khz, 0.01, 0.01);
     }
 
-    /// The same where the firmware chooses by load: it has to see the load first, and may go to and
-    /// fro between two frequencies, of which the kernel shows the last.
+    /// Like `check`, if the firmware chooses by load: it reacts with a delay, and may alternate
+    /// between two frequencies, of which the kernel shows the last.
     fn chosen(&self, name: &str, khz: f64) {
         self.near(name, khz, 0.04, 0.15);
     }
@@ -128,7 +128,7 @@ for e in performance balance_performance balance_power power; do all energy_perf
     let (first, second) = (run("first"), run("second"));
     first.must_exit(0, "the first run");
     assert_eq!(first.err, "", "{}", first.out);
-    // The same seed, machine and kernel: the same bytes.
+    // Equal seeds, machines and kernels must give equal bytes.
     assert_eq!(first.out, second.out);
     for name in ["registers.log", "silicon.log"] {
         let read = |run: &str| fs::read(dir.path().join(run).join(name)).unwrap();
@@ -136,7 +136,7 @@ for e in performance balance_performance balance_power power; do all energy_perf
     }
 
     let toml = MachineSpec::builtin_text("ryzen-5750g").unwrap();
-    // CPPC_REQ: highest, lowest and wanted level, preference. 117 levels are 3300 MHz.
+    // CPPC_REQ: highest, lowest and desired level, preference. 117 levels are 3300 MHz.
     let level = |khz: f64| (khz / 3_300_000.0 * 117.0).ceil().min(166.0) as u64;
     let asked = |max: u64, min: u64, desired: u64, epp: u64| {
         let request = max | min << 8 | desired << 16 | epp << 24;
@@ -146,18 +146,18 @@ for e in performance balance_performance balance_power power; do all energy_perf
     for khz in ["1500000", "2000000", "3000000", "4000000"] {
         let wanted: f64 = khz.parse().unwrap();
         times.check(khz, asked(166, 39, level(wanted), 0));
-        // What was asked for, to within a performance level and a step of the silicon.
+        // The request, to within a performance level and a step of the silicon.
         assert!((times.khz(khz) - wanted).abs() < 54_000.0, "{khz}: {}", times.khz(khz));
     }
     times.check("performance", asked(166, 166, 166, 0));
-    // The governors do not go below the lowest non-linear level, 39; the driver makes 1100.3 MHz of
-    // it and rounds that up.
+    // The governors do not go below the lowest non-linear level, 39, which the driver converts to
+    // 1100.3 MHz and rounds up.
     times.check("powersave", asked(40, 40, 40, 0));
     times.check("nominal", asked(117, 117, 117, 0));
     times.check("limited", asked(71, 71, 71, 0));
     times.check("floor", asked(level(3_000_000.0), level(3_000_000.0), level(3_000_000.0), 0));
-    // A governor has to see the load first: a tenth of a second's first part is slow, how long
-    // depends on when it begins.
+    // A governor reacts to load with a delay: the first part of a tenth of a second is slow,
+    // depending on when it begins.
     for (governor, least) in [("ondemand", 3_500_000.0), ("schedutil", 3_500_000.0)] {
         let khz = times.khz(governor);
         assert!((least..4_680_000.0).contains(&khz), "a busy CPU under {governor}: {khz}");
@@ -175,11 +175,10 @@ for e in performance balance_performance balance_power power; do all energy_perf
     energy(&first, &dir.path().join("first"));
 }
 
-/// Energy that powercap counts between two register writes is the model's power over the time
+/// Powercap's energy between two register writes must equal the model's power times the time
 /// between them.
 fn energy(ended: &Ended, out: &Path) {
-    // The two times at which all CPUs' requests are changed for the measurement, s: 2.5 GHz is
-    // level 89.
+    // The two times at which all CPUs' requests change for the measurement, s: 2.5 GHz is level 89.
     let log = fs::read_to_string(out.join("registers.log")).unwrap();
     let writes: Vec<(f64, u64)> = log
         .lines()
@@ -194,7 +193,7 @@ fn energy(ended: &Ended, out: &Path) {
     let end = (begin..writes.len()).find(|at| writes[*at].1 >> 16 & 0xff != 89).expect("and left again");
     let (from, to) = (writes[begin].0 * 1000.0, writes[end].0 * 1000.0);
     assert!(to - from > 300.0, "{from} to {to} ms");
-    // Mean power of the time up to each line, ms and W.
+    // Mean power of the interval that ends at each line, ms and W.
     let log = fs::read_to_string(out.join("silicon.log")).unwrap();
     let mut rows = log.lines().filter(|line| !line.starts_with('#')).map(|line| {
         let mut fields = line.split(' ').map(|field| field.parse::<f64>().unwrap());
@@ -231,8 +230,8 @@ timed hot; timed hotter
 for h in /sys/class/hwmon/hwmon*; do [ \"$(cat $h/name)\" = coretemp ] && echo celsius=$(cat $h/temp1_input); done
 wait";
     let dir = tempfile::tempdir().unwrap();
-    // The machine with a cooler that is too small and quick to warm up: one busy CPU is no matter,
-    // four are.
+    // The machine with a small cooler that warms up quickly: it suffices for one busy CPU, but not
+    // for four.
     let toml = MachineSpec::builtin_text("sst-guide").unwrap();
     let toml = toml
         .replace("sink_k_per_w = 0.16", "sink_k_per_w = 0.85")
@@ -264,7 +263,7 @@ wait";
         before = times.khz(&name);
     }
     assert!(before < 0.9 * times.khz("performance.epp"), "the preference makes a difference: {}", ended.out);
-    // Heat: slower than alone, as hot as allowed and no hotter.
+    // Heat: slower than with one busy CPU, and no hotter than allowed.
     assert!(times.khz("hotter") < 0.9 * times.khz("performance"), "{}", ended.out);
     let log = fs::read_to_string(dir.path().join("out/silicon.log")).unwrap();
     let hottest =

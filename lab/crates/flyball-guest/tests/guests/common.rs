@@ -1,5 +1,5 @@
-//! What the tests of guests share: a turn at the emulator, a run, and the values that a guest's
-//! command printed.
+//! Common parts of the tests with guests: a turn at the emulator, a run, and the values that a
+//! guest's command printed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,12 +16,12 @@ static EMULATOR: Mutex<()> = Mutex::new(());
 
 /// A turn at the emulator.
 pub(crate) struct Guest {
-    /// Where kernels and the emulator are.
+    /// Location of kernels and the emulator.
     pub cache: Cache,
     _turn: MutexGuard<'static, ()>,
 }
 
-/// A run that is over.
+/// A completed run.
 pub(crate) struct Ended {
     pub out: String,
     pub err: String,
@@ -30,7 +30,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Fails with the end of the console if the guest ended with another code than `code`.
+    /// Fails with the end of the console if the guest's exit code is not `code`.
     pub(crate) fn must_exit(&self, code: u8, what: &str) {
         let words = self.end.last_words(20);
         assert_eq!(self.end.exit_code(), code, "{what}\n{}{}\n{words}", self.out, self.err);
@@ -38,7 +38,7 @@ impl Ended {
 }
 
 impl Guest {
-    /// A turn at the emulator, if everything that a guest needs is there.
+    /// Waits for a turn at the emulator, if everything that a guest needs exists.
     pub(crate) fn new(test: &str) -> Option<(Guest, Vec<String>)> {
         let cache = Cache::of_user().expect("the cache is this user's own");
         let why = match (Qemu::find(&cache), guest::find_plugin()) {
@@ -59,10 +59,10 @@ impl Guest {
         Some((Guest { cache, _turn: turn }, kernels))
     }
 
-    /// Boots a guest and waits for its end. Boots once more if the kernel died of a breakpoint of
-    /// its own. A likely cause, inferred from consoles: with a host thread for each CPU, QEMU 11.1
-    /// forgets the translations of an instruction before it writes the new one. A CPU that
-    /// translates in between keeps the breakpoint by which the kernel changes its own code.
+    /// Boots a guest and waits for its end. Boots again if the kernel was killed by one of its own
+    /// breakpoints. A likely cause, inferred from consoles: with a host thread for each CPU, QEMU
+    /// 11.1 drops the translations of an instruction before it writes the new one. A CPU that
+    /// translates in between keeps the breakpoint that the kernel uses to change its own code.
     pub(crate) fn run(&self, request: &Request) -> Ended {
         let run = || {
             let (out, err) = (SharedBuffer::default(), SharedBuffer::default());
@@ -79,7 +79,7 @@ impl Guest {
     }
 }
 
-/// The values that a guest's command printed as `name=value`.
+/// The value that a guest's command printed as `name=value`.
 pub(crate) fn value(ended: &Ended, name: &str) -> String {
     let found = ended.out.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     found
@@ -87,7 +87,7 @@ pub(crate) fn value(ended: &Ended, name: &str) -> String {
         .to_owned()
 }
 
-/// The same as a number.
+/// Such a value as a number.
 pub(crate) fn number(ended: &Ended, name: &str) -> f64 {
     value(ended, name).parse().unwrap_or_else(|_| panic!("{name} is not a number: {}", ended.out))
 }

@@ -1,9 +1,9 @@
-//! Real guests that write random values to every register there is and flood the PCI functions that
-//! the plug-in serves: the host's side lives on and the guest's end is told.
-//! (`flyball-guest-plugin/tests/hostile.rs` does the same without a guest.)
+//! Real guests that write random values to all registers and flood the plug-in's PCI functions: the
+//! host's side must survive and report the guest's end. (`flyball-guest-plugin/tests/hostile.rs`
+//! does this without a guest.)
 //!
-//! By default one machine is attacked; `FLYBALL_GUEST_TESTS=all` attacks all, and with registers
-//! that a kernel does not survive too.
+//! By default one machine is attacked; `FLYBALL_GUEST_TESTS=all` attacks all, also with registers
+//! that a kernel does not survive.
 
 use std::{path::Path, process::Command, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::common::Guest;
 use flyball_guest::{Interface, guest::Request, initramfs::JobFile};
 use flyball_testing::skip;
 
-/// Machine, interface, CPUs, whether it has functions to be flooded.
+/// Machine, interface, number of CPUs, whether it has functions to flood.
 const MACHINES: &[(&str, Option<Interface>, u32, bool)] = &[
     ("tpmi-small", None, 4, true),
     ("sst-guide", None, 4, true),
@@ -69,12 +69,12 @@ fn a_hostile_guest_harms_itself_alone() {
                 assert!(counted(" of configuration").is_some_and(|count| count >= 2_500), "{what}");
                 assert!(*machine != "tpmi-small" || counted(" accesses of memory") >= Some(20_000), "{what}");
             }
-            // Whatever came of the guest: the emulator has not fallen over its plug-in.
+            // Whatever happens to the guest, the plug-in must not crash the emulator.
             for word in ["panicked", "Assertion", "SIGSEGV", "core dumped"] {
                 assert!(!ended.end.emulator.contains(word), "{what}");
             }
-            // With random values in its registers, a kernel may die when its first process ends;
-            // that harms itself alone, too.
+            // With random values in its registers, a kernel may also crash when its first process
+            // ends, which harms only the guest.
             let last = ended.end.last_words(30);
             assert!(all || ended.end.exit_code() == 0 || last.contains("Kernel panic"), "{what}\n{last}");
         }

@@ -1,5 +1,4 @@
-//! Guests with real kernels on silicon in software: that they boot, follow it in time, and do no
-//! harm.
+//! Tests guests with real kernels on simulated silicon: they boot, follow its time, and do no harm.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 

@@ -1,10 +1,9 @@
-//! Writes to cpufreq attributes, in the order in which a real kernel's answers to them were
-//! recorded: the same kernel and driver in a guest must answer each with the same error or success,
-//! and words must read back the same.
+//! Repeats recorded writes to cpufreq attributes of a real kernel: with this kernel and driver in a
+//! guest, each write must give the recorded error or success, and words must read back as recorded.
 //!
 //! The recordings are not part of this repository (`$FLYBALL_SHARED/lab/results` or
-//! `../shared/lab/results`); without them, and for kernels that are not in the cache, nothing is
-//! compared, and how much was not is said. By default one recording is replayed;
+//! `../shared/lab/results`). Without them, and for kernels that are not in the cache, nothing is
+//! compared, and skipped recordings are counted. By default one recording is replayed;
 //! `FLYBALL_GUEST_TESTS=all` replays all.
 
 use std::{fmt::Write as _, fs, path::Path};
@@ -15,7 +14,7 @@ use flyball_silicon::MachineSpec;
 use flyball_testing::{shared, skip};
 
 /// Recording, kernel, machine, driver, interface. `FLYBALL_RECORDINGS=intel,acpi-cpufreq-6.12`
-/// chooses by how names begin.
+/// selects by the beginning of names.
 const RECORDINGS: &[(&str, &str, &str, &str, Option<Interface>)] = &[
     ("amd-cppc-7.2", "7.2", "ryzen-5750g", "amd-pstate=active", None),
     ("amd-cppc-6.12", "6.12", "ryzen-5750g", "amd-pstate=active", None),
@@ -36,7 +35,7 @@ const RECORDINGS: &[(&str, &str, &str, &str, Option<Interface>)] = &[
     ("intel-nohwp-6.12", "6.12", "sst-guide", "intel_pstate=no_hwp", None),
 ];
 
-/// One write and what was answered.
+/// A write and its answer.
 #[derive(Debug, PartialEq, Eq)]
 struct Write {
     path: String,
@@ -45,13 +44,13 @@ struct Write {
     now: String,
 }
 
-/// The text between the first pair of quotes, and what follows.
+/// The text in the first pair of quotes, and the text after it.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start().strip_prefix('\'')?;
     text.split_once('\'')
 }
 
-/// `  PATH <- 'VALUE'   ANSWER   now 'VALUE' ...`
+/// Parses lines `  PATH <- 'VALUE'   ANSWER   now 'VALUE' ...`
 fn recorded(text: &str) -> Vec<Write> {
     let line = |line: &str| {
         let (path, rest) = line.split_once(" <- ")?;
@@ -68,7 +67,8 @@ fn recorded(text: &str) -> Vec<Write> {
     text.lines().filter_map(line).collect()
 }
 
-/// What reads back is compared where it is a word or a small number; frequencies are the machine's.
+/// Returns whether the value read back is a word or a small number; frequencies depend on the
+/// machine.
 fn comparable(write: &Write) -> bool {
     write
         .now
@@ -79,8 +79,7 @@ fn comparable(write: &Write) -> bool {
         && !write.path.ends_with("_pct")
 }
 
-/// Differences that have a reason: recording, end of the path, what is answered here, and the
-/// reason.
+/// Explained differences: recording, end of the path, the answer here, and the reason.
 const EXPLAINED: &[(&str, &str, &str, &str)] = &[(
     "amd-pstate-6.12",
     "boost",
@@ -166,8 +165,8 @@ fn real_drivers_answer_as_recorded() {
         assert!(writes.len() > 30, "{name}: {} writes", writes.len());
         let mut request = Request::new(machine, kernel, &["sh ./writes"]);
         if name.contains("prefcore") {
-            // Cores that differ, as those that were recorded did: where all are alike the kernel
-            // has no preferred ones.
+            // Cores that differ, like the recorded ones: if all are equal, the kernel has no
+            // preferred cores.
             let toml = MachineSpec::builtin_text(machine).unwrap();
             let ranked =
                 toml.replace("\nperf = {", "\nranking = [166, 161, 156, 151, 146, 141, 136, 131]\nperf = {");
