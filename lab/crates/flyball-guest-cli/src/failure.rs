@@ -4,23 +4,23 @@ use std::{error::Error, fmt, process::ExitCode};
 
 use flyball_guest::error::GuestError;
 
-/// How a command ended. The numbers are those of flyball (docs/exit-codes.md).
+/// The result of a command. The numbers are flyball's exit codes (docs/exit-codes.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Done,
     Failed,
-    /// The command line or a file named on it cannot be used.
+    /// The command line, or a file named on it, is invalid.
     Usage,
-    /// Something is missing that `flyball guest fetch` gets; tests skip on this code.
+    /// Something that `flyball guest fetch` downloads is missing; tests skip on this code.
     NotHere,
-    /// Standard output could not be written.
+    /// Writing to standard output failed.
     Unwritten,
     /// The exit code of the command in the guest, or a code of the launcher.
     Command(u8),
 }
 
-/// The kernel or the emulator could not do the work, so nothing can be said: 125, as for
-/// `git bisect run`, env(1) and timeout(1).
+/// The kernel or the emulator failed before it could give a result: 125, as with `git bisect run`,
+/// env(1) and timeout(1).
 pub(crate) const CANNOT_TELL: Exit = Exit::Command(125);
 
 impl From<Exit> for ExitCode {
@@ -48,7 +48,7 @@ impl Failure {
         Failure { exit, cause: cause.into() }
     }
 
-    /// The command line, or a file named on it, cannot be used.
+    /// A failure because the command line, or a file named on it, is invalid.
     pub(crate) fn usage(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Failure {
         Failure::new(Exit::Usage, cause)
     }
@@ -74,7 +74,7 @@ impl From<GuestError> for Failure {
     fn from(error: GuestError) -> Failure {
         let exit = match error {
             GuestError::Request(_) => Exit::Usage,
-            // As for a missing device: a test without network skips.
+            // Treated like a missing device, so that a test without network is skipped.
             GuestError::NotFetched { .. } => Exit::NotHere,
             _ => Exit::Failed,
         };

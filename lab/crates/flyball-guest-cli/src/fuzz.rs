@@ -1,6 +1,6 @@
-//! `flyball guest fuzz`: sequences for a kernel's drivers, drawn by what they did with earlier
-//! ones. The fuzzer is that of `flyball-drivertest`; here are the command line, and the files of
-//! the corpus and the findings.
+//! `flyball guest fuzz`: tests a kernel's drivers with random sequences, guided by how the drivers
+//! reacted to earlier ones. The fuzzer is in `flyball-drivertest`; this module has the command
+//! line, and the files of the corpus and the findings.
 
 use std::{
     path::{Path, PathBuf},
@@ -81,14 +81,14 @@ pub(crate) struct Args {
     modules_dir: Option<PathBuf>,
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Printed<'a> {
     kernel: &'a str,
     release: &'a str,
     baseline: Option<&'a str>,
     seed: u64,
-    /// Where the findings are.
+    /// Directory of the findings.
     directory: &'a Path,
     #[serde(flatten)]
     outcome: &'a Outcome,
@@ -152,7 +152,8 @@ pub(crate) fn run(kernel: Option<&str>, json: bool, args: &Args) -> Result<Exit,
     Ok(if outcome.findings.iter().any(is_new) { Exit::Failed } else { Exit::Done })
 }
 
-/// A flag that Ctrl-C, SIGTERM and a closed terminal set, so that the round ends and is kept.
+/// Returns a flag that is set by Ctrl-C, SIGTERM and a closed terminal, so that the current round
+/// ends and is saved.
 fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -162,7 +163,7 @@ fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// The one mode that is named, or the machine's first.
+/// The mode that `--driver` selects, or the machine's first.
 fn mode(args: &Args) -> Result<Mode, Failure> {
     if args.machine == "all" {
         return Err(Failure::usage("fuzz takes one machine (see flyball guest list)"));
@@ -179,7 +180,7 @@ fn mode(args: &Args) -> Result<Mode, Failure> {
     }
 }
 
-/// A machine's name, or that of its file.
+/// A machine's name, or its file's name without directory and suffix.
 fn short_name(machine: &str) -> &str {
     Path::new(machine).file_stem().and_then(|stem| stem.to_str()).unwrap_or(machine)
 }

@@ -11,27 +11,27 @@ use flyball_guest::{
     machine::Driver,
 };
 
-/// The kernel where none is named: Debian stable's.
+/// The default kernel: Debian stable's.
 pub(crate) const KERNEL: &str = "6.12";
 
-/// A guest that was chosen with `-M guest:`.
+/// A guest that was selected with `-M guest:`.
 #[derive(Debug, Clone)]
 pub(crate) struct GuestArg {
-    /// What to boot. The command is still missing.
+    /// What to boot. The command is added later.
     pub(crate) request: Request,
 }
 
 impl GuestArg {
-    /// Reads what follows `guest:`.
+    /// Parses the text after `guest:`.
     pub(crate) fn parse(text: &str) -> Result<GuestArg, String> {
         let mut parts = text.split(',');
         let machine = parts.next().unwrap_or_default();
         let mut request = Request::new(machine, KERNEL, &[]);
-        // Guest time is the emulated processor's unless the user says `open`, and a command may
-        // take as long as it needs.
+        // Guest time follows the emulated processor unless the user says `open`, and a command may
+        // run for as long as it needs.
         request.closed = true;
         request.timeout = None;
-        // More than `guest run`: flyball and what it starts live in the memory, too.
+        // More than `guest run` uses, because flyball and its child processes need memory too.
         request.memory_mb = 768;
         for part in parts {
             let bad = || {
@@ -50,8 +50,8 @@ impl GuestArg {
                 Some(("cycles", number)) => {
                     let cycles: Option<f64> = number.parse().ok().filter(|n| (0.25..=1000.0).contains(n));
                     let cycles = cycles.ok_or_else(bad)?;
-                    // Fixed point, as the plug-in counts: 1/256 of a cycle. At most 1000, so that
-                    // it fits.
+                    // Fixed point, as in the plug-in: 1/256 of a cycle. The limit of 1000 ensures
+                    // that it fits.
                     request.cycles = (cycles * 256.0) as u32;
                 }
                 Some(("class", word)) => request.class = workload_class(word)?,
@@ -59,7 +59,7 @@ impl GuestArg {
                 Some(("interface", word)) => {
                     request.interface = Some(Interface::parse(word).ok_or_else(bad)?);
                 }
-                // May be repeated; a name with a comma cannot be given here.
+                // May be repeated. A file name with a comma cannot be given here.
                 Some(("file", file)) if !file.is_empty() => request.files.push(JobFile::parse(file)),
                 Some(("root", "host")) => request.root = Root::Directory("/".into()),
                 Some(("root", dir)) => request.root = Root::Directory(dir.into()),
@@ -67,8 +67,8 @@ impl GuestArg {
                 _ => return Err(bad()),
             }
         }
-        // What the kernels have as modules and commands of flyball use; "?" makes a module
-        // optional.
+        // Drivers that are modules in these kernels and that flyball's commands use. "?" makes a
+        // module optional.
         request.modules = [
             "?acpi-cpufreq",
             "?msr",
@@ -84,7 +84,7 @@ impl GuestArg {
     }
 }
 
-/// The workload class of that name.
+/// Returns the workload class with that name.
 pub(crate) fn workload_class(word: &str) -> Result<WorkloadClass, String> {
     WorkloadClass::named(word).ok_or_else(|| {
         let names = WorkloadClass::ALL.map(|class| class.name).join(", ");

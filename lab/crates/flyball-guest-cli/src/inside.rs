@@ -1,10 +1,11 @@
 //! `-M guest:`: runs the whole command line in a guest.
 //!
-//! The calling flyball and its libraries are copied into the guest and work there as on any
-//! machine. Files that the command leaves in its directory are copied back to the current one.
+//! The flyball that was called is copied into the guest with its libraries, and works there as on
+//! any machine. Files that the command leaves in its directory are copied back to the current
+//! directory.
 //!
-//! If the arms of a comparison need different boots, the run directory's manifest says which kernel
-//! parameters the waiting arms need. The guest is then booted again with these, and runs
+//! If the arms of a comparison need different boots, the run directory's manifest lists the kernel
+//! parameters that the waiting arms need. The guest is then booted again with these, and runs
 //! `compare --resume`.
 
 use std::{
@@ -62,16 +63,16 @@ pub(crate) fn run(kernel: Option<&str>, json: bool, args: &Args) -> Result<Exit,
     Ok(finish(&end, false))
 }
 
-/// The request with flyball among its files, and the command line that runs in the guest.
+/// Returns the request with flyball among its files, and the command line to run in the guest.
 fn prepare(kernel: Option<&str>, args: &Args) -> (Request, Vec<String>) {
     let mut request = args.guest.request.clone();
     if let Some(kernel) = kernel {
         kernel.clone_into(&mut request.kernel);
     }
     let flyball = args.flyball.clone();
-    // With a file system of the host in the guest, the program is there already.
+    // If the guest's root is a file system of the host, the program is already there.
     let program = if request.root == Root::Initramfs {
-        // Its shared libraries come with it, as with every program among the files.
+        // Its shared libraries are copied too, as for every program among the files.
         request.files.push(JobFile { source: flyball, name: "flyball".into() });
         "/job/flyball".to_owned()
     } else {
@@ -92,9 +93,9 @@ fn prepare(kernel: Option<&str>, args: &Args) -> (Request, Vec<String>) {
     (request, words)
 }
 
-/// The files and directories below the current one that a command line may name: its words, and
-/// what follows `=` or an option's letter in one. A guest may replace these; what else is in the
-/// directory, the user has not offered.
+/// The files and directories below the current directory that a command line may name: its words,
+/// and in each word the text after `=` or after an option's letter. Only these may be replaced by a
+/// guest: the user has not passed any other file.
 fn named(words: &[String]) -> Vec<PathBuf> {
     let parts = words.iter().flat_map(|word| {
         let value = word.split_once('=').map(|(_, value)| value);
@@ -115,8 +116,8 @@ fn named(words: &[String]) -> Vec<PathBuf> {
     inside.filter(|path| !path.as_os_str().is_empty()).collect()
 }
 
-/// A line for the guest's shell: the command, run in the directory that is copied back. The user's
-/// files are linked there during the run.
+/// Returns a line for the guest's shell that runs the command in the directory that is copied back.
+/// During the run it has links to the user's files.
 fn in_its_directory(words: &[String], files: &[JobFile]) -> Vec<String> {
     let here = files.iter().map(|file| file.name.as_str()).filter(|name| !name.contains('/'));
     let names: Vec<String> = here.filter(|name| *name != "flyball").map(initramfs::quoted).collect();
@@ -126,8 +127,8 @@ fn in_its_directory(words: &[String], files: &[JobFile]) -> Vec<String> {
         return vec![format!("cd /job/out; {command}")];
     }
     vec![format!(
-        // Links and not copies: what the command leaves in the directory is copied back, and the
-        // user's own files should not be.
+        // Links instead of copies: files that the command leaves in the directory are copied back,
+        // and the user's own files should not be.
         "cd /job/out; for f in {names}; do ln -s ../\"$f\" .; done
 {command}
 code=$?
@@ -156,7 +157,7 @@ fn compare(
     if resumes {
         request.files.push(JobFile { source: directory.clone(), name: format!("out/{place}") });
     }
-    // Its default name is not on the command line.
+    // The default name of the directory is not on the command line.
     request.replaced.push(directory.clone());
     let (files, append) = (request.files.clone(), request.append.clone());
     loop {
@@ -165,19 +166,20 @@ fn compare(
         let sinks = OutputSinks { out: Box::new(said.clone()), err: Box::new(io::stderr()), console: None };
         let end: End = guest::run(&cache, &request, sinks).map_err(before)?;
         let waiting = if end.exit_code() == 0 { waiting(&directory) } else { None };
-        // A boot that was tried with these parameters and still waits would be tried forever.
+        // If an arm still waits after a boot with its parameters, another boot would not help.
         let Some((arm, needed)) = waiting.filter(|(_, needed)| !request.append.contains(needed)) else {
             let _ = io::stdout().write_all(&said.bytes());
             return Ok(finish(&end, false));
         };
         eprintln!("flyball: booting again for arm '{arm}', with {needed}");
-        // From the user's own parameters: those of the boot before may contradict the next arm's.
+        // Start from the user's own parameters: those of the previous boot may contradict the next
+        // arm's.
         request.append = append.iter().cloned().chain([needed]).collect();
-        // Another boot has other random numbers, as on a real machine.
+        // Use other random numbers for each boot, as on a real machine.
         request.seed += 1;
         request.files.clone_from(&files);
         request.files.push(JobFile { source: directory.clone(), name: format!("out/{place}") });
-        // Without the other words: --resume takes the rest from the manifest, and refuses arms and
+        // Drop the other words: --resume takes them from the manifest, and rejects arms and
         // workloads.
         words = vec![words[0].clone(), "compare".to_owned(), "--resume".to_owned(), place.clone()];
         if json {
@@ -186,7 +188,7 @@ fn compare(
     }
 }
 
-/// The first arm that waits for another boot, and the kernel parameters that it needs.
+/// Returns the first arm that waits for another boot, and the kernel parameters that it needs.
 fn waiting(directory: &Path) -> Option<(String, String)> {
     let found = RunDirectory::open(directory).ok()?;
     let manifest = &found.manifest;

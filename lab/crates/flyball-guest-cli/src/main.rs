@@ -1,13 +1,13 @@
-//! The program `flyball-guest`: real kernels on simulated processors. `flyball guest` and
-//! `flyball -M guest:NAME` run it.
+//! The program `flyball-guest`: real kernels on simulated processors. It is run by `flyball guest`
+//! and `flyball -M guest:NAME`.
 
 #![deny(clippy::print_stdout, reason = "data on stdout goes through `output`")]
 
-/// As the standard library's, but it does not panic if stderr cannot be written, and shows control
-/// characters instead of sending them.
+/// Like the standard library's `eprintln`, but does not panic if writing to stderr fails, and
+/// escapes control characters.
 macro_rules! eprintln {
     ($($text:tt)*) => {{
-        // Nobody is left to tell if stderr is gone.
+        // Ignored: without stderr there is nowhere to report the error.
         let _ = flyball_process::terminal::complain(format_args!("{}\n", format_args!($($text)*)));
     }};
 }
@@ -235,13 +235,13 @@ impl GuestArgs {
             interface: interface.transpose()?,
             faults: self.faults,
             closed: self.closed,
-            // The plug-in counts in fixed point, 1/256 of a cycle; the range was checked above.
+            // The plug-in uses fixed point, 1/256 of a cycle. The range was checked above.
             cycles: (self.cycles * 256.0) as u32,
             class: workload_class(&self.workload_class).map_err(GuestError::Request)?,
             seed: self.seed,
             memory_mb: self.memory,
             root: match self.root.as_str() {
-                // A directory of one of these names is meant with `./` in front.
+                // For a directory with one of these names, the user writes `./` in front.
                 "initramfs" => Root::Initramfs,
                 "host" => Root::Directory("/".into()),
                 file if Path::new(file).is_file() => Root::Image(file.into()),
@@ -262,9 +262,9 @@ impl GuestArgs {
 }
 
 fn main() -> ExitCode {
-    // A reader that goes away ends the process, as for other tools.
+    // End the process if the reader of its output exits, as other tools do.
     flyball_process::set_signal_actions();
-    // At most 120 columns, as flyball's own help; 100 where there is no terminal.
+    // At most 120 columns, like flyball's own help; 100 without a terminal.
     let width =
         terminal_size::terminal_size_of(io::stdout()).map_or(100, |(width, _)| width.0.min(120).into());
     let matches = with_help(Cli::command().term_width(width), width).get_matches();
@@ -277,7 +277,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// A command, and those below it, with examples that are broken where a shell takes it.
+/// Adds examples to the help of a command and its subcommands, wrapped where a shell accepts a line
+/// break.
 fn with_help(mut command: Command, width: usize) -> Command {
     if let Some(text) = command.get_after_help().map(ToString::to_string) {
         command = command.after_help(help::after(&help::blocks(&text), true, width));
@@ -311,14 +312,14 @@ fn run(cli: &Cli) -> Result<Exit, Failure> {
         Action::Shell(args) => {
             let mut request = args.request(kernel, Vec::new())?;
             if io::stdin().is_terminal() {
-                // A person at a terminal ends the guest.
+                // At a terminal the user ends the guest.
                 request.timeout = None;
             } else {
-                // Without a terminal the input is a script, which runs as a line of `guest run`
-                // does.
+                // Without a terminal, the input is a script. It runs like a command line of `guest
+                // run`.
                 let script = io::read_to_string(io::stdin())
                     .map_err(|e| Failure::usage(format!("the script on standard input: {e}")))?;
-                // One word: a line for the shell, which may be a script of many lines.
+                // A single word is a command line for the shell, and may be a script of many lines.
                 request.command = vec![script];
             }
             let end = boot(&request, args.verbose)?;
@@ -350,8 +351,8 @@ fn boot(request: &Request, verbose: bool) -> Result<End, Failure> {
     guest::run(&cache, request, sinks(verbose)).map_err(before)
 }
 
-/// If the emulator does not start, the command did not run either (125). A wrong request stays a
-/// usage error.
+/// If the emulator does not start, the command did not run either: exit code 125. An invalid
+/// request stays a usage error.
 fn before(error: GuestError) -> Failure {
     let failure = Failure::from(error);
     match failure.exit {
@@ -360,7 +361,7 @@ fn before(error: GuestError) -> Failure {
     }
 }
 
-/// The output of the command in the guest, which may be any bytes, goes to that of this process.
+/// Passes the output of the command in the guest, which may be any bytes, to this process's output.
 fn sinks(verbose: bool) -> OutputSinks {
     OutputSinks {
         out: Box::new(io::stdout()),
@@ -371,8 +372,8 @@ fn sinks(verbose: bool) -> OutputSinks {
 
 /// Prints notes and errors, and returns the exit code.
 fn finish(end: &End, verbose: bool) -> Exit {
-    // Before the exit code is explained: a module that could not be loaded is often why the command
-    // failed.
+    // Print the notes before the exit code is explained: a command often fails because a module
+    // could not be loaded.
     for note in &end.notes {
         let remedy = if note.contains("could not be loaded") {
             " (give the kernel's modules with --modules-dir; built-in drivers do not need them)"
@@ -394,13 +395,13 @@ fn finish(end: &End, verbose: bool) -> Exit {
         } else {
             eprintln!("flyball: {why}; the kernel's last messages:");
         }
-        // With --verbose the console is on stderr already.
+        // With --verbose the console has already been printed on stderr.
         if !verbose && !last.is_empty() {
             eprintln!("{last}");
         }
         flyball_process::terminal::complain(&end.emulator);
     }
-    // As a shell ends that does not find a command.
+    // The exit code of a shell that does not find a command.
     if code == 127 {
         eprintln!(
             "flyball: not found in the guest, which without --root host has only busybox and what --file brings"
@@ -443,7 +444,7 @@ struct MachineRow {
 fn list(json: bool, cache: &Cache) -> Result<Exit, Failure> {
     let machines = MachineSpec::names()
         .filter_map(|name| {
-            // A built-in machine that does not parse is a matter for the tests, not for this list.
+            // Skipped here if a built-in machine does not parse: the tests report that.
             let spec = MachineSpec::builtin(name).ok().filter(|spec| spec.identity.vendor != Vendor::Arm)?;
             Some(MachineRow { name, cpus: spec.cpus(), title: spec.title.clone() })
         })

@@ -1,6 +1,5 @@
-//! What the program prints. Text of its own goes through flyball's writer, which shows control
-//! characters instead of sending them; the bytes of a command in the guest are passed on as they
-//! are.
+//! The program's output. Its own text goes through flyball's writer, which escapes control
+//! characters. The bytes of a command in the guest are passed on unchanged.
 
 use std::io::{self, Write as _};
 
@@ -9,7 +8,7 @@ use serde::Serialize;
 
 use crate::failure::{Exit, Failure};
 
-/// The JSON Schemas of what `--json` prints.
+/// The JSON Schemas of the output of `--json`.
 pub(crate) mod schema {
     pub(crate) const LIST: &str = "guest-list/1";
     pub(crate) const TEST: &str = "guest-test/1";
@@ -24,7 +23,7 @@ struct Envelope<T> {
     data: T,
 }
 
-/// Prints data as JSON of this schema.
+/// Prints data as JSON that follows this schema.
 pub(crate) fn json(schema: &'static str, data: impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(&Envelope { schema, data }).map_err(Failure::failed)?;
     write(Form::Json, &format!("{text}\n"))

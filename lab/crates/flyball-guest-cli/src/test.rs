@@ -1,6 +1,6 @@
-//! `flyball guest test`: regression tests of cpufreq drivers in guests. The tests are those of
-//! `flyball-drivertest`; here are the command line, the order of the work, and the files that are
-//! written.
+//! `flyball guest test`: regression tests of cpufreq drivers in guests. The tests are in
+//! `flyball-drivertest`; this module has the command line, the order of the work, and the output
+//! files.
 
 use std::{
     fs,
@@ -104,10 +104,12 @@ pub(crate) struct Args {
     modules_dir: Option<PathBuf>,
 }
 
-/// Machines that together have every driver, interface and class of Speed Select: `all`.
+/// The machines that `all` stands for: together they have every driver, interface and class of
+/// Speed Select.
 const ALL: &[&str] =
     &["ryzen-5750g", "ryzen-preferred", "sst-guide", "gold-6138", "i7-2600", "hybrid-laptop"];
-/// Machines of which `all` takes Speed Select alone: their cpufreq drivers are those of the others.
+/// Machines of `all` on which only Speed Select is tested: other machines have the same cpufreq
+/// drivers.
 const ALL_SPEED_SELECT: &[&str] = &["msr-mailbox", "tpmi-small"];
 
 pub(crate) fn run(kernel: Option<&str>, json: bool, args: &Args) -> Result<Exit, Failure> {
@@ -169,12 +171,12 @@ pub(crate) fn run(kernel: Option<&str>, json: bool, args: &Args) -> Result<Exit,
     })
 }
 
-/// The most guests at the same time.
+/// Maximum number of guests at the same time.
 const MAX_JOBS: usize = 64;
 
 /// The kernels of a command.
 pub(crate) struct Kernels<'a> {
-    /// As `--kernel` names it.
+    /// As given with `--kernel`.
     pub(crate) wanted: &'a str,
     pub(crate) tested: Guests,
     pub(crate) baseline: Option<Guests>,
@@ -188,7 +190,7 @@ impl<'a> Kernels<'a> {
         jobs: usize,
     ) -> Result<Kernels<'a>, Failure> {
         let cache = Cache::of_user().map_err(cannot_start)?;
-        // Found once here, for one message instead of one per mode.
+        // Search for these once, to print one message instead of one per mode.
         Qemu::find(&cache).map_err(cannot_start)?;
         guest::find_plugin().map_err(cannot_start)?;
         let wanted = wanted.unwrap_or(KERNEL);
@@ -204,8 +206,8 @@ impl<'a> Kernels<'a> {
     }
 }
 
-/// The kernel or the emulator cannot be used: nothing can be said, which is 125 for a bisection. A
-/// wrong word is 2.
+/// A failure because the kernel or the emulator cannot be used: exit code 125, so that a bisection
+/// skips this kernel. An invalid argument is 2.
 fn cannot_start(error: GuestError) -> Failure {
     let failure = Failure::from(error);
     match failure.exit {
@@ -227,7 +229,7 @@ fn topics(args: &Args) -> Result<Vec<&'static dyn Topic>, Failure> {
     Ok(TOPICS.iter().filter(chosen).copied().collect())
 }
 
-/// The modes of machines that `--driver` names; all without one.
+/// The modes of these machines that `--driver` selects; all of them without `--driver`.
 pub(crate) fn modes(machines: &[String], drivers: &[String]) -> Result<Vec<Mode>, Failure> {
     let mut names: Vec<&str> = Vec::new();
     for name in machines {
@@ -281,7 +283,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         .map_err(|e| Failure::failed(format!("cannot write {}: {e}", path.display())))
 }
 
-/// Says before any boot what the kernel's configuration lacks.
+/// Prints, before any boot, which options are missing from the kernel's configuration.
 fn report_configuration(config: Option<&Config>) {
     let Some(config) = config else {
         eprintln!(
@@ -299,7 +301,7 @@ fn report_configuration(config: Option<&Config>) {
     }
 }
 
-/// What a run works with.
+/// The settings and state of a run.
 struct Work<'a> {
     kernel: &'a Guests,
     baseline: Option<&'a Guests>,
@@ -307,7 +309,7 @@ struct Work<'a> {
     thresholds: Option<&'a Thresholds>,
     config: Option<&'a Config>,
     topics: &'a [&'static dyn Topic],
-    /// They were named, so that those run too that no default suite has.
+    /// True if the user named the topics. They then run even if they are not in the default set.
     named: bool,
     seed: u64,
     shrinks: bool,
@@ -318,7 +320,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// All modes, `jobs` at a time; prints each mode's KTAP when it and those before it are done.
+    /// Tests all modes, `jobs` at a time. Prints each mode's KTAP as soon as it and all modes
+    /// before it are done.
     fn all(&self, modes: &[Mode], jobs: usize, prints: bool) -> Result<Vec<Group>, Failure> {
         let next = AtomicUsize::new(0);
         let (send, receive) = mpsc::channel();
@@ -332,7 +335,7 @@ impl Work<'_> {
                     while let Some((index, mode)) = Some(next.fetch_add(1, Ordering::Relaxed))
                         .and_then(|index| Some((index, modes.get(index)?)))
                     {
-                        // The receiver is there until all threads are done.
+                        // The receiver exists until all threads are done.
                         let _ = send.send((index, self.mode(mode)));
                     }
                 });
@@ -359,7 +362,7 @@ impl Work<'_> {
         Ok(groups)
     }
 
-    /// The topics that are run.
+    /// The topics to run.
     fn planned(&self) -> impl Iterator<Item = &'static dyn Topic> {
         let bench = self.bench(self.kernel, None, None);
         let chosen = self.topics.iter().copied().filter(|topic| self.named || topic.is_default(&bench));
@@ -377,7 +380,7 @@ impl Work<'_> {
         Bench { kernel, baseline, against, seed: self.seed, shrinks: self.shrinks, save, thresholds }
     }
 
-    /// The topics of one mode, which share boots.
+    /// Runs the topics of one mode, which share boots.
     fn mode(&self, mode: &Mode) -> Vec<Group> {
         let kernel = Remembering::new(self.kernel);
         let baseline = self.baseline.map(Remembering::new);
@@ -431,8 +434,8 @@ impl Work<'_> {
             return vec![Test::skip("mode", why)];
         }
         let hung = || self.hung.lock().unwrap_or_else(PoisonError::into_inner);
-        // Minutes for each: a kernel that hangs in one mode before its init is not tried in the
-        // others.
+        // Such a boot takes minutes, so a kernel that hangs before its init in one mode is not
+        // tried in the others.
         if let Some(place) = &*hung() {
             return vec![Test::cannot_tell("boot", format!("not tried: the kernel hung in {place}"))];
         }

@@ -1,4 +1,4 @@
-//! `flyball guest` where it boots nothing: what is refused, and how.
+//! `flyball guest` without booting anything: invalid requests and their messages.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -18,7 +18,7 @@ fn what_cannot_be_is_refused() {
     let junk = empty.path().join("bzImage");
     fs::write(&junk, vec![0u8; 4096]).unwrap();
     let junk = junk.to_str().unwrap();
-    // An emulator that says it is new enough, so that what comes after it is reached.
+    // A fake emulator that reports a recent version, to get to the checks after it.
     let emulator = empty.path().join("qemu");
     fs::write(&emulator, "#!/bin/sh\necho QEMU emulator version 11.1.3\n").unwrap();
     fs::set_permissions(&emulator, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -84,8 +84,8 @@ fn what_cannot_be_is_refused() {
     assert_eq!(list["kernels"].as_array().map(Vec::len), Some(0));
 }
 
-/// Nothing can be said about a kernel that cannot be booted: 125, as `git bisect run` takes it. A
-/// wrong word is 2.
+/// A kernel that cannot be booted gives no result: exit code 125, which `git bisect run` skips. An
+/// invalid argument gives 2.
 #[test]
 fn a_test_that_cannot_be_run_is_refused() {
     let home = tempfile::tempdir().unwrap();
@@ -98,7 +98,7 @@ fn a_test_that_cannot_be_run_is_refused() {
     let emulator = file("qemu", b"#!/bin/sh\necho QEMU emulator version 11.1.3\n");
     fs::set_permissions(&emulator, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let junk = file("bzImage", &[0; 4096]);
-    // The head of a bzImage whose kernel is not there.
+    // The header of a bzImage without a kernel.
     let mut head = vec![0; 1024];
     head[0x202..0x206].copy_from_slice(b"HdrS");
     head[0x206..0x208].copy_from_slice(&0x20f_u16.to_le_bytes());
@@ -139,8 +139,7 @@ fn a_test_that_cannot_be_run_is_refused() {
             found == code && text.contains(said),
             "{words:?}: {found}, wanted {code} and '{said}': {text}"
         );
-        // One sentence, and nothing on standard output that a reader of KTAP would take for a
-        // result.
+        // One sentence, and nothing on standard output that a KTAP reader would take for a result.
         assert_eq!((text.lines().count(), output.stdout.len()), (1, 0), "{words:?}: {text}");
     }
     let mut run = program::command();
@@ -151,7 +150,7 @@ fn a_test_that_cannot_be_run_is_refused() {
     assert!(code == 125 && text.contains("/no/such/qemu"), "{code}: {text}");
 }
 
-/// A cache that another user could have filled: programs of it would run as this one.
+/// A cache that another user can write to: programs in it would run as the current user.
 #[test]
 fn a_cache_that_others_can_write_is_refused() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -173,8 +172,8 @@ fn a_cache_that_others_can_write_is_refused() {
     run.args(["guest", "run", "ryzen-5750g", "--", "true"]).env("FLYBALL_CACHE", &cache);
     let (code, text) = ended(&run.output().unwrap());
     assert!(code == 125 && text.contains("FLYBALL_CACHE"), "{code}: {text}");
-    // Without any variable that says where, a cache in the directory for temporary files is not
-    // looked for.
+    // If no variable sets the location, flyball does not look for a cache in the temporary
+    // directory.
     let mut run = program::command();
     run.args(["guest", "run", "ryzen-5750g", "--", "true"]).env("TMPDIR", shared.path());
     run.env_remove("FLYBALL_CACHE").env_remove("XDG_CACHE_HOME").env("HOME", shared.path().join("home"));
@@ -183,7 +182,7 @@ fn a_cache_that_others_can_write_is_refused() {
     assert!(!ran.exists());
 }
 
-/// A Debian package whose link leads out of the cache, given as a kernel.
+/// A Debian package, given as a kernel, with a link that leads out of the cache.
 #[test]
 fn a_hostile_package_writes_nothing_outside() {
     let root = tempfile::tempdir().unwrap();

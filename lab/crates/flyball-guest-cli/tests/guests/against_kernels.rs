@@ -1,15 +1,15 @@
-//! The simulator against real kernels: the same scripts of writes, each answer and everything that
-//! is seen afterwards.
+//! Compares the simulator with real kernels: both run the same scripts of writes, and every answer
+//! and the state after each write must be equal.
 //!
-//! A script is made on a simulated machine by a fixed seed ([`generate`]) and carried into a guest
-//! whose real kernel and drivers run on the same silicon; there this very program repeats it and
-//! compares every answer, every attribute's presence, mode and value, and the fields of the
-//! performance request registers. What differs and has a reason stands in [`KNOWN`]; anything else
-//! fails.
+//! A script is generated on a simulated machine from a fixed seed ([`generate`]) and copied into a
+//! guest whose real kernel and drivers run on the same silicon. There, this program repeats the
+//! script and compares every answer, every attribute's presence, mode and value, and the fields of
+//! the performance request registers. Differences with a reason are listed in [`KNOWN`]; any other
+//! difference fails the test.
 //!
-//! Kernels and the emulator are what `flyball guest fetch` has put into the cache; what is missing
-//! is skipped and counted. By default one guest is booted; `FLYBALL_GUEST_TESTS=all` boots all.
-//! `FLYBALL_SCRIPT_SEED` and `FLYBALL_SCRIPT_LENGTH` choose other scripts.
+//! Kernels and the emulator come from the cache of `flyball guest fetch`; missing ones are skipped
+//! and counted. By default one guest is booted; `FLYBALL_GUEST_TESTS=all` boots all.
+//! `FLYBALL_SCRIPT_SEED` and `FLYBALL_SCRIPT_LENGTH` select other scripts.
 
 mod generate;
 mod inside;
@@ -27,7 +27,7 @@ struct Case {
     kernel: &'static str,
     machine: &'static str,
     driver: &'static str,
-    /// The words of the command line that make it.
+    /// The words of the command line that set it up.
     words: &'static [&'static str],
     interface: Option<&'static str>,
     everyday: bool,
@@ -75,9 +75,9 @@ const CASES: &[Case] = &[
     case("6.1", "sst-guide", "intel_pstate=passive", &["intel_pstate=passive"], None, false),
 ];
 
-/// Differences that are known: a part of the line that tells them, and the reason. Lines read
-/// `value STEP PATH EXPECTED SEEN` or `answer STEP PATH TEXT EXPECTED SEEN`, with modes before
-/// values and blanks as %20.
+/// Known differences: a part of the line that identifies them, and the reason. Lines read `value
+/// STEP PATH EXPECTED SEEN` or `answer STEP PATH TEXT EXPECTED SEEN`, with modes before values and
+/// blanks as %20.
 const KNOWN: &[(&str, &str)] = &[
     ("cpuinfo_transition_latency 444%20131000 444%201000", MAILBOX_LATENCY),
     ("cpufreq/schedutil/rate_limit_us 644%20131 644%201", MAILBOX_LATENCY),
@@ -112,7 +112,7 @@ fn run(case: &Case) -> Result<(), Failed> {
     if let Some(interface) = case.interface {
         options.extend(["--interface", interface]);
     }
-    // In the order in which they are listed in the end.
+    // In the order in which the governors are finally listed.
     let modules = "?msr,?cpufreq_powersave,?cpufreq_userspace,?cpufreq_ondemand,?cpufreq_conservative";
     options.extend(["--modules", modules]);
     let output = guest::run(case.kernel, &options, &["./against", "--inside", "against_kernels", "script"])?;
@@ -141,7 +141,7 @@ fn run(case: &Case) -> Result<(), Failed> {
     Err(format!("{}\n{}\n{errors}", output.status, unknown.join("\n")).into())
 }
 
-/// The write that a line of differences is about.
+/// Describes the write to which a line of differences belongs.
 fn history(line: &str, steps: &[script::Step]) -> String {
     let number = line.split(' ').nth(1).and_then(|number| number.parse::<usize>().ok()).unwrap_or(0);
     let mode = steps.iter().take(number + 1).rev().flat_map(|step| &step.changed);
@@ -151,7 +151,7 @@ fn history(line: &str, steps: &[script::Step]) -> String {
     })
 }
 
-/// What the copy of this program in the guest does.
+/// Runs in the copy of this program in the guest.
 pub(crate) fn inside(words: &[String]) {
     inside::run(&words[0]);
 }

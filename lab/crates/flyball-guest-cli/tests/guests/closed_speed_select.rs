@@ -1,9 +1,9 @@
-//! Speed Select in the closed loop: what flyball sets through the kernel's real drivers, of each of
-//! the three kinds of registers, changes how fast a program of a known number of instructions gets
-//! done.
+//! Speed Select in the closed loop: settings that flyball makes through the kernel's real drivers,
+//! for each of the three kinds of registers, change how fast a program with a known number of
+//! instructions runs.
 //!
-//! One boot a kind. Kernels and the emulator are what `flyball guest fetch` has put into the cache;
-//! what is missing is skipped with a count. By default TPMI alone is booted;
+//! There is one boot for each kind. Kernels and the emulator come from the cache of `flyball guest
+//! fetch`; missing ones are skipped and counted. By default only TPMI is booted;
 //! `FLYBALL_GUEST_TESTS=all` boots all.
 
 use std::{fs, os::unix::fs::PermissionsExt};
@@ -20,17 +20,17 @@ use crate::{
 struct Machine {
     name: &'static str,
     kernel: &'static str,
-    /// The machine, and what is replaced in its file.
+    /// The machine, and the text to replace in its file.
     builtin: &'static str,
     replaced: &'static [(&'static str, &'static str)],
-    /// What the drivers must say they are.
+    /// The name of the interface that the drivers must report.
     interface: &'static str,
-    /// The CPU that base-freq favours, and another one of its power domain.
+    /// A CPU that base-freq favours, and another CPU of its power domain.
     favoured: u32,
     other: u32,
-    /// A level beside level 0.
+    /// A level other than level 0.
     level: u32,
-    /// MHz at which the loop has to run.
+    /// Frequencies at which the loop must run, MHz.
     expected: &'static [(&'static str, f64)],
     everyday: bool,
 }
@@ -118,8 +118,8 @@ const MACHINES: &[Machine] = &[
     },
 ];
 
-/// Turns of the loop, each ten instructions. Starting the program takes as long as a few per cent
-/// of them, always as many cycles: times are compared with the first.
+/// Iterations of the loop, each of ten instructions. Starting the program takes a few per cent of
+/// their time, but always the same number of cycles. So times are compared with the first run's.
 const TURNS: u32 = 5_000_000;
 
 fn boot(machine: &Machine) -> Result<(), Failed> {
@@ -159,7 +159,7 @@ fn boot(machine: &Machine) -> Result<(), Failed> {
     let cycles = ns(first)? * base;
     for (name, mhz) in machine.expected {
         let ran = cycles / ns(name)?;
-        // (The shell starts the program on whatever CPU it is on itself.)
+        // (The shell starts the program on the CPU that it is running on.)
         if !(0.96..1.04).contains(&(ran / mhz)) {
             return Err(format!("{name}: ran at {ran:.0} MHz, wanted {mhz}\n{}", all()).into());
         }

@@ -73,8 +73,7 @@ fn a_shell_runs_a_script_that_is_piped_in(kernel: &str) {
     assert_eq!((code, String::from_utf8_lossy(&output.stdout).as_ref()), (3, "one\ntwo\n"), "{errors}");
 }
 
-/// A terminal of 37 rows and 91 columns: the side that a person has, and the one that a program
-/// gets.
+/// Opens a terminal of 37 rows and 91 columns: the user's end, and the program's end.
 fn terminal() -> (fs::File, OwnedFd) {
     let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&person).unwrap();
@@ -97,8 +96,8 @@ fn a_shell_takes_what_is_typed(kernel: &str) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // As a person does: types when the shell asks, and waits. Reading ends with an error when
-    // nobody has the other side.
+    // Behaves like a user: types when the shell prompts, and waits. Reading fails once nobody has
+    // the other end open.
     let reader = std::thread::spawn(move || {
         let mut text = Vec::new();
         let mut part = [0; 4096];

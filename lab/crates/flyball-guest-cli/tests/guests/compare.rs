@@ -1,10 +1,10 @@
 //! `compare` on real kernels with real drivers, in an emulator whose guest time, energy and
-//! frequency follow what the driver asks for: a difference that is there must be found, one that is
-//! not must not, and the kernel's own files, read with cat, must change during the run and be the
-//! same before and after.
+//! frequency follow the driver's requests. The test checks that real differences are found, that no
+//! others are reported, and that the kernel's own files, read with cat, change during the run and
+//! are the same before and after it.
 //!
-//! Kernels and the emulator are what `flyball guest fetch` has put into the cache. Where one is
-//! missing the guests are skipped, and how many were is said.
+//! Kernels and the emulator come from the cache of `flyball guest fetch`. If one is missing, its
+//! guests are skipped and counted.
 
 use libtest_mimic::Failed;
 use serde_json::Value;
@@ -14,18 +14,19 @@ use crate::{
     program,
 };
 
-/// One boot and the arms that are compared in it.
+/// One boot and the arms to compare in it.
 struct Guest {
     name: &'static str,
     kernel: &'static str,
     options: &'static [&'static str],
     arms: &'static [&'static str],
-    /// For each arm but the first: the verdict in performance, and the least and most change in
+    /// For each arm but the first: the verdict on performance, and the least and most change in
     /// percent.
     expected: &'static [(&'static str, f64, f64)],
-    /// What cat must have seen meanwhile.
+    /// Values that cat must have read during the run.
     during: &'static [&'static str],
-    /// Trace each round: then the requests of these arms must tell a frequency between these, GHz.
+    /// If not empty, trace each round; the requests of these arms must be for a frequency in this
+    /// range, GHz.
     traced: &'static [(usize, f64, f64)],
 }
 

@@ -1,12 +1,12 @@
-//! `doctor` on real kernels: its amd-pstate tests against the kernel's own amd-pstate-ut module on
-//! the same boot, verdict by verdict; every file the writing tests touched compared before and
-//! after; boots gone wrong diagnosed; `doctor --fix` and `quiet` making and unmaking their
-//! settings, judged from outside.
+//! `doctor` on real kernels. Its amd-pstate tests are compared verdict by verdict with the kernel's
+//! own amd-pstate-ut module in the same boot; every file that the tests write to must be the same
+//! before and after; misconfigured boots must be diagnosed; and the changes of `doctor --fix` and
+//! `quiet`, and their restoration, are checked with other tools.
 //!
-//! Kernels come from the cache that `flyball guest fetch` fills, the modules from
-//! `lab/scripts/amd-pstate-ut.sh` (no distribution builds them). What is not there is skipped, and
-//! how much was is said. By default the newest kernel's module and one wrong boot are looked at;
-//! `FLYBALL_GUEST_TESTS=all` takes all.
+//! Kernels come from the cache of `flyball guest fetch`, and the modules from
+//! `lab/scripts/amd-pstate-ut.sh` (no distribution builds them). Missing ones are skipped and
+//! counted. By default only the newest kernel's module and one misconfigured boot are tested;
+//! `FLYBALL_GUEST_TESTS=all` tests all.
 
 use std::{
     collections::BTreeMap,
@@ -25,13 +25,13 @@ use crate::{
 
 struct Boot {
     name: &'static str,
-    /// Looked at also when not everything is asked for.
+    /// True if it is tested by default too.
     usual: bool,
     kernel: &'static str,
     options: &'static [&'static str],
-    /// Whether the kernel's module judges too.
+    /// True if the kernel's module is loaded and compared too.
     module: bool,
-    /// Findings that there must be: id, verdict, what its text or fix contains.
+    /// Findings that must be reported: id, verdict, part of the text or fix.
     findings: &'static [(&'static str, &'static str, &'static str)],
 }
 
@@ -123,7 +123,7 @@ const BOOTS: &[Boot] = &[
     },
 ];
 
-/// The parts that the script printed, by their headings.
+/// The parts of the script's output, by heading.
 fn parts(text: &str) -> BTreeMap<&str, &str> {
     let mut parts = BTreeMap::new();
     for part in text.split("--- ").skip(1) {
@@ -138,8 +138,8 @@ fn report(parts: &BTreeMap<&str, &str>, name: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("part '{name}': {error}"))
 }
 
-/// A boot in which `doctor --fix` and `quiet` are judged from outside (`guest/quiet.sh`): what
-/// holds meanwhile, and that every file is what it was after success, Ctrl-C, kill -9, `quiet off`
+/// A boot in which `doctor --fix` and `quiet` are checked with other tools (`guest/quiet.sh`): the
+/// values during a run, and that every file is restored after success, Ctrl-C, kill -9, `quiet off`
 /// and `restore`.
 struct QuietBoot {
     name: &'static str,
@@ -181,12 +181,12 @@ const TOUCHING: &[QuietBoot] = &[
     },
 ];
 
-/// Boots and takes the script's word, line by line.
+/// Boots, runs the script and checks the lines of its output.
 fn touch(boot: &QuietBoot) -> Result<(), Failed> {
     let flyball = format!("{}:flyball.bin", program::flyball());
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/guests/quiet.sh:quiet.sh");
     let options = [boot.options, &["--modules", "msr", "--file", &flyball, "--file", script]].concat();
-    // A comparison takes its time in an emulator: not every day.
+    // A comparison takes long in an emulator, so the default run leaves it out.
     let also: &[&str] = if boot.usual { &[] } else { &["compare"] };
     let command = [&["sh", "./quiet.sh", "./flyball.bin"], also].concat();
     let output = guest::run(boot.kernel, &options, &command)?;
@@ -199,7 +199,7 @@ fn touch(boot: &QuietBoot) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What the kernel's module said, by test: `4    amd_pstate_ut_check_freq  success!`.
+/// The results of the kernel's module, by test: `4    amd_pstate_ut_check_freq  success!`.
 fn module_said(text: &str) -> BTreeMap<String, bool> {
     text.lines()
         .filter_map(|line| {
@@ -211,7 +211,7 @@ fn module_said(text: &str) -> BTreeMap<String, bool> {
         .collect()
 }
 
-/// What the doctor says that the module would say.
+/// The doctor's results for the same tests.
 fn doctor_said(report: &Value) -> BTreeMap<String, bool> {
     let findings = report["findings"].as_array().cloned().unwrap_or_default();
     findings
@@ -246,7 +246,7 @@ fn judge(boot: &Boot, text: &str) -> Result<(), String> {
         if theirs.len() < 4 {
             return Err(format!("the module said only {theirs:?}"));
         }
-        // The second time the tests that write are left out.
+        // The second run leaves out the tests that write.
         let differs: Vec<_> = theirs
             .iter()
             .filter(|(test, passes)| match ours.get(*test) {

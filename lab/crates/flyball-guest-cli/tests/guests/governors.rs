@@ -1,12 +1,14 @@
-//! What governors ask for over time: the simulator's against real kernels', under the same loads.
+//! Compares what governors request over time, in the simulator and in real kernels, under the same
+//! loads.
 //!
-//! A schedule of pulses on four CPUs, made by a fixed seed ([`schedule`]), is played in a guest in
-//! the closed loop, where the kernel's own governor decides, and on the simulated machine of the
-//! same silicon. What is written to the request registers is compared over time ([`compare`]).
+//! A schedule of pulses on four CPUs, generated from a fixed seed ([`schedule`]), is played in a
+//! guest in the closed loop, where the kernel's own governor decides, and on the simulated machine
+//! with the same silicon. The values written to the request registers are compared over time
+//! ([`compare`]).
 //!
-//! Kernels and the emulator are what `flyball guest fetch` has put into the cache; what is missing
-//! is skipped and counted. By default one guest is booted; `FLYBALL_GUEST_TESTS=all` boots all.
-//! `FLYBALL_SCHEDULE_SEED=N` chooses other schedules, `FLYBALL_SCHEDULE_OUT=DIR` keeps every
+//! Kernels and the emulator come from the cache of `flyball guest fetch`; missing ones are skipped
+//! and counted. By default one guest is booted; `FLYBALL_GUEST_TESTS=all` boots all.
+//! `FLYBALL_SCHEDULE_SEED=N` selects other schedules, and `FLYBALL_SCHEDULE_OUT=DIR` saves every
 //! request of both sides.
 
 mod compare;
@@ -31,7 +33,7 @@ pub(crate) struct Case {
     machine: &'static str,
     driver: &'static str,
     words: &'static [&'static str],
-    /// Those of them that the driver's name does not bring.
+    /// The kernel parameters that the driver's name does not imply.
     append: &'static str,
     trials: &'static [Trial],
     everyday: bool,
@@ -46,7 +48,7 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// What is written where.
+    /// The files to write to and their values.
     fn writes(&self) -> Vec<(String, String)> {
         const BASE: &str = "/sys/devices/system/cpu/cpufreq";
         let governors =
@@ -60,12 +62,12 @@ impl Trial {
 }
 
 impl Case {
-    /// The trials: every day not all.
+    /// The trials: all of them, or only the default ones.
     fn trials(&self, all: bool) -> Vec<&'static Trial> {
         self.trials.iter().filter(|trial| all || trial.everyday).collect()
     }
 
-    /// A register of which the processor refuses every write.
+    /// A register to which the processor rejects every write.
     fn mark(&self) -> u32 {
         if self.machine.starts_with("ryzen") { 0xc001_0063 } else { flyball_silicon::msr::PLATFORM_INFO }
     }
@@ -80,9 +82,9 @@ const fn trial(
     Trial { everyday, name, governor, tunables }
 }
 
-/// In this order, because tunables stay as long as their governor is used. A sampling period of 10
-/// ms is three ticks; of the default's 8 ms it depends on nanoseconds whether they are two or
-/// three. So with rate limits.
+/// The order matters, because tunables keep their values for as long as their governor is used. A
+/// sampling period of 10 ms is three ticks. With the default of 8 ms, nanoseconds decide whether it
+/// is two or three. The same holds for rate limits.
 const GOVERNORS: &[Trial] = &[
     trial(true, "schedutil", "schedutil", &[]),
     trial(false, "schedutil, 18 ms", "schedutil", &[("rate_limit_us", "18000")]),
@@ -155,7 +157,7 @@ const CASES: &[Case] = &[
     own("6.1"),
 ];
 
-/// Before each schedule the machine is left alone for so long.
+/// Idle time before each schedule.
 pub(crate) const SETTLE_MS: u64 = 250;
 const SEED: u64 = 1;
 
@@ -231,18 +233,19 @@ fn run(number: usize) -> Result<(), Failed> {
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
 }
 
-/// How far the simulator may be off, in shares of the range of frequencies. It looks once a
-/// millisecond and has its ticks on whole ones, where the guest's CPUs have each their own: a
-/// sample falls into a pulse or beside it, and one decision stays until the next, so that a phase
-/// of a few pulses can be off by most of the range. Over all of a schedule that evens out.
+/// How far the simulator may be off, as shares of the range of frequencies. The simulator samples
+/// once a millisecond and has its ticks on whole milliseconds, while each of the guest's CPUs has
+/// its own ticks. A sample falls into a pulse or beside it, and a decision stays until the next, so
+/// a phase of a few pulses can be off by most of the range. Over a whole schedule this averages
+/// out.
 const MEAN: f64 = 0.08;
 const DISTANCE: f64 = 0.10;
 const PHASES: f64 = 0.25;
 
-/// What of a trial is further off than it may be, in words.
+/// Describes which values of a trial exceed their tolerance.
 fn beyond(trial: &Trial, found: &compare::Findings) -> String {
-    // What ondemand and conservative make of one sample stays until the next, 8 or 12 ms later, and
-    // conservative goes on from there: where their samples fall counts for more.
+    // A decision of ondemand and conservative stays until the next sample, 8 or 12 ms later, and
+    // conservative starts from it. So the times of their samples matter more.
     let sampled = ["ondemand", "conservative"].contains(&trial.governor);
     let factor = if sampled { 1.6 } else { 1.0 };
     let [real, ours] = found.mean;
@@ -281,7 +284,7 @@ fn row(table: &mut String, name: &str, found: &compare::Findings) {
     );
 }
 
-/// Every request of both sides, if somebody wants to see them.
+/// Saves every request of both sides if the user asked for them.
 fn keep(case: &Case, trial: &Trial, real: &[decisions::Requests], ours: &[decisions::Requests]) {
     let Some(dir) = std::env::var_os("FLYBALL_SCHEDULE_OUT") else { return };
     let name = format!("{}-{}{}-{}.txt", case.kernel, case.driver, case.append, trial.name).replace(' ', "-");
@@ -297,7 +300,7 @@ fn keep(case: &Case, trial: &Trial, real: &[decisions::Requests], ours: &[decisi
     let _ = std::fs::write(std::path::Path::new(&dir).join(name), text);
 }
 
-/// What the copy of this program in the guest does.
+/// Runs in the copy of this program in the guest.
 pub(crate) fn inside(words: &[String]) {
     let [case, seed, extent] = words else { panic!("case, seed and extent, not {words:?}") };
     inside::run(&CASES[case.parse::<usize>().unwrap()], seed.parse().unwrap(), extent == "all");

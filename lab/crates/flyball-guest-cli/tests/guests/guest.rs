@@ -1,8 +1,8 @@
-//! Guests for the tests of this program: `flyball guest run` with what `flyball guest fetch` has
-//! put into the cache.
+//! Guests for this program's tests: `flyball guest run` with kernels and the emulator from the
+//! cache of `flyball guest fetch`.
 //!
-//! By default a few guests are booted; `FLYBALL_GUEST_TESTS=all` boots all of them. What is not
-//! booted is counted.
+//! By default a few guests are booted; `FLYBALL_GUEST_TESTS=all` boots all of them. Skipped guests
+//! are counted.
 
 use std::{
     path::Path,
@@ -15,12 +15,13 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::program;
 
-/// Whether everything is to be booted.
+/// Whether to boot all guests.
 pub(crate) fn all() -> bool {
     std::env::var_os("FLYBALL_GUEST_TESTS").is_some_and(|value| value == "all")
 }
 
-/// Why no guest can be booted here, if so: the emulator, the plug-in or the kernel is missing.
+/// Returns why no guest can be booted here, if so: the emulator, the plug-in or the kernel is
+/// missing.
 pub(crate) fn missing(kernel: &str) -> Option<String> {
     let cache = Cache::of_user().expect("the cache is this user's own");
     let beside = Path::new(env!("CARGO_BIN_EXE_flyball-guest")).parent().unwrap_or(Path::new("/"));
@@ -36,8 +37,8 @@ pub(crate) fn missing(kernel: &str) -> Option<String> {
     }
 }
 
-/// Boots a guest and runs `command` in it, politely. Boots once more if QEMU kept a breakpoint of
-/// the kernel's, as the tests of flyball-guest do.
+/// Boots a guest and runs `command` in it, at low priority. Boots once more if QEMU kept a
+/// breakpoint of the kernel's, like flyball-guest's tests.
 pub(crate) fn run(kernel: &str, options: &[&str], command: &[&str]) -> std::io::Result<Output> {
     let timeout: &[&str] = if options.contains(&"--timeout") { &[] } else { &["--timeout", "1800"] };
     let run = || {
@@ -55,9 +56,9 @@ pub(crate) fn run(kernel: &str, options: &[&str], command: &[&str]) -> std::io::
     if is_of_qemu { run() } else { Ok(first) }
 }
 
-/// Boots a guest and runs a script of this folder in it, with the path of flyball and `words`. It
-/// prints `ok WHAT` or `not ok WHAT` for each check, more than `least` in all, and `done` at its
-/// end.
+/// Boots a guest and runs a script of this folder in it, with the path of flyball and `words`. The
+/// script prints `ok WHAT` or `not ok WHAT` for each check, more than `least` in all, and `done` at
+/// its end.
 pub(crate) fn run_checks(
     kernel: &str,
     options: &[&str],
@@ -91,18 +92,17 @@ pub(crate) fn run_checks(
     .into())
 }
 
-/// One boot: what it is called in its suite, what it boots, whether it boots every day, and what is
-/// to hold in it.
+/// One boot: its name in the suite, what it boots, whether it is booted by default, and its checks.
 pub(crate) struct SuiteCase {
     pub name: String,
     pub kernel: String,
     pub everyday: bool,
-    /// What it lacks beyond what every guest needs.
+    /// What is missing for it, beyond what every guest needs.
     pub missing: Option<String>,
     pub test: Box<dyn FnOnce() -> Result<(), Failed> + Send>,
 }
 
-/// Runs suites, one emulator at a time, because each needs a core of its own. What is not booted is
+/// Runs suites, one emulator at a time, because each needs a core of its own. Skipped boots are
 /// counted by suite.
 pub(crate) fn run_suites(suites: Vec<(&str, Vec<SuiteCase>)>) -> ExitCode {
     let mut arguments = Arguments::from_args();

@@ -1,7 +1,7 @@
-//! The service under real kernels: a hold through hotplug, changes of the driver's mode, sleep by
+//! The service on real kernels: a hold through hotplug, changes of the driver's mode, sleep by
 //! `pm_test`, other writers and `kill -9`.
 //!
-//! One boot per kernel and driver runs `hold.sh`, which looks at the files itself. By default one
+//! One boot per kernel and driver runs `hold.sh`, which reads the files itself. By default one
 //! guest is booted; `FLYBALL_GUEST_TESTS=all` boots all.
 
 use libtest_mimic::Failed;
@@ -13,7 +13,7 @@ struct Guest {
     kernel: &'static str,
     name: &'static str,
     options: &'static [&'static str],
-    /// Modes to switch through and back, and the file to write them to.
+    /// Modes to switch to and back from, and the file to write them to.
     modes: &'static str,
     status: &'static str,
     everyday: bool,

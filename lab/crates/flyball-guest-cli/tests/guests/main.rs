@@ -1,9 +1,8 @@
-//! Everything that boots a guest, one trial per boot, choosable by name:
-//! `cargo test -p flyball-guest-cli --test guests -- doctor`.
+//! All tests that boot a guest, one trial per boot. Select them by name: `cargo test -p
+//! flyball-guest-cli --test guests -- doctor`.
 //!
-//! Kernels and the emulator are what `flyball guest fetch` has put into the cache. What is missing
-//! is skipped, with a count. By default a few guests are booted; `FLYBALL_GUEST_TESTS=all` boots
-//! all of them.
+//! Kernels and the emulator come from the cache of `flyball guest fetch`. Missing ones are skipped
+//! and counted. By default a few guests are booted; `FLYBALL_GUEST_TESTS=all` boots all of them.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -28,8 +27,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().collect();
-    // Two suites carry this program into the guest, where it does the part of the test that runs
-    // there.
+    // Two suites copy this program into the guest and run it there, for the part of the test inside
+    // the guest.
     if let Some("--inside") = words.get(1).map(String::as_str) {
         match words[2].as_str() {
             "against_kernels" => against_kernels::inside(&words[3..]),

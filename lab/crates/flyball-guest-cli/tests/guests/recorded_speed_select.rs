@@ -1,11 +1,11 @@
-//! What the real Speed Select drivers answered elsewhere, asked again of the same drivers in guests
-//! on flyball's silicon: call by call, and line by line of what intel-speed-select printed.
+//! Compares the real Speed Select drivers in guests on flyball's silicon with recordings of the
+//! same drivers elsewhere: call by call, and line by line of intel-speed-select's output.
 //!
 //! The recordings are not part of this repository (`$FLYBALL_SHARED/lab/results/sst` or
-//! `../shared`). Some guests have the registers of the recorded Granite Rapids of this repository.
-//! Without a recording of its kernel a guest's calls are compared with flyball-sim's driver, which
-//! needs neither. Every day one guest is booted, `FLYBALL_GUEST_TESTS=all` boots all; what is not
-//! booted or not compared is counted.
+//! `../shared`). Some guests have the registers of the recorded Granite Rapids in this repository.
+//! If there is no recording of a guest's kernel, its calls are compared with flyball-sim's driver,
+//! which needs no recording. By default one guest is booted; `FLYBALL_GUEST_TESTS=all` boots all.
+//! Guests and comparisons that are skipped are counted.
 
 #[path = "../../../../../crates/flyball-sim/tests/simulator/isst/calls.rs"]
 mod calls;
@@ -28,8 +28,8 @@ use crate::{
 };
 use flyball_testing::shared;
 
-/// Machine and kernel: what has recorded calls, and what is asked beyond it. The second name is the
-/// recording that the answers are held against.
+/// Machine and kernel of the guests: those with recorded calls, and others. The second name is the
+/// recording to compare with.
 const CALLS: &[(&str, &str)] = &[
     ("icx-7.2", "icx-7.2"),
     ("icx-6.18", "icx-7.2"),
@@ -39,7 +39,7 @@ const CALLS: &[(&str, &str)] = &[
     ("clx-6.12", "clx-6.12"),
     ("spr-7.2", "spr-7.2"),
     ("gnr-7.2", "gnr-7.2"),
-    // The TPMI driver of 6.18 checks as little as that of 6.12 does.
+    // The TPMI driver of 6.18 checks as little as that of 6.12.
     ("gnr-6.18", "gnr-6.12"),
     ("gnr-6.12", "gnr-6.12"),
     ("gnr-blocked-7.2", "gnr-blocked-7.2"),
@@ -48,7 +48,7 @@ const CALLS: &[(&str, &str)] = &[
     ("gnr-levels3-6.12", "gnr-levels3-6.12"),
 ];
 
-/// Recordings of what the tool printed.
+/// Recordings of the tool's output.
 const TOOL: &[&str] = &[
     "icx-7.2",
     "icx-6.12",
@@ -70,7 +70,7 @@ fn own(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/speed-select").join(name)
 }
 
-/// A recording's text.
+/// Returns a recording's text.
 fn recording(kind: &str, name: &str) -> Option<String> {
     std::fs::read_to_string(machines::folder()?.join(format!("{kind}-{name}.txt"))).ok()
 }
@@ -80,13 +80,13 @@ fn kernel(name: &str) -> &'static str {
     ["6.12", "6.18", "7.2"].into_iter().find(|kernel| *kernel == wanted).unwrap()
 }
 
-/// The unmodified tool of a version: that which the kernel's distribution has.
+/// The unmodified tool in the version of the kernel's distribution.
 fn tool(kernel: &str) -> PathBuf {
     let folder = if kernel == "6.12" { "sst-tool-trixie" } else { "sst-tool" };
     Cache::of_user().expect("the cache is this user's own").root().join(folder)
 }
 
-/// Boots the machine of a recording and gives what the command printed.
+/// Boots the machine of a recording and returns the command's output.
 fn boot(name: &str, dir: &Path, files: &[String], command: &[&str]) -> Result<String, Failed> {
     let (spec, _) = machines::machine(&format!("isst-{name}")).ok_or("its machine is not here")?;
     let file = dir.join(format!("{name}.toml"));
@@ -104,11 +104,11 @@ fn boot(name: &str, dir: &Path, files: &[String], command: &[&str]) -> Result<St
     Err(format!("{}\n{text}\n{}", output.status, String::from_utf8_lossy(&output.stderr)).into())
 }
 
-/// Known differences: guests, what the answer's line contains, the reason. Each must occur in each
-/// of them.
+/// Known differences: guests, part of the answer's line, the reason. Each must occur in each of
+/// these guests.
 type Known = (&'static [&'static str], &'static str, &'static str);
 
-/// Where an answer here differs from the recorded one.
+/// Known differences from the recorded answers.
 const CALLS_KNOWN: &[Known] = &[
     (&["gnr-6.12", "gnr-6.18", "gnr-levels3-6.12", "gnr-levels3-6.18"], "perf levels 0/0", CLASSES),
     (LEVELS, "bf info 2", REST),
@@ -122,7 +122,7 @@ const CLASSES: &str = "these kernels let classes of service be switched off befo
 const REST: &str = "the firmware recorded leaves the numbers of features that its third level has not";
 const LIMITS: &str = "a level brings its turbo limits along, which the firmware recorded does not";
 
-/// Where the simulator's driver and the real one differ.
+/// Known differences between the simulator's driver and the real one.
 const SIMULATED_KNOWN: &[Known] = &[
     (MAILBOX, "msr read 0x54", EMULATOR),
     (MAILBOX, "msr read 0x1af", EMULATOR),
@@ -140,7 +140,7 @@ const TPMI: &[&str] = &[
 ];
 const EMULATOR: &str = "the emulator reads registers that the processor has not as 0; the simulator's fault";
 
-/// What the simulator's driver answers, in the words of the recordings.
+/// The answers of the simulator's driver, in the format of the recordings.
 fn simulated(name: &str) -> Vec<String> {
     let (spec, kernel) = machines::machine(&format!("isst-{name}")).unwrap();
     let mut machine = SimMachine::boot(spec, kernel, Boot::default(), 0).unwrap();
@@ -173,10 +173,10 @@ fn list(name: &str) -> Vec<calls::Call> {
     calls::script(cpus, highest)
 }
 
-/// Lines that differ, in words, but for what is known, and how many those are.
+/// Describes the lines that differ, except for known differences, and counts these.
 fn differences(name: &str, theirs: &[String], ours: &[String], known: &[Known]) -> (String, usize) {
-    // Kernels before 7.2 read beyond their table of levels: what they find, or whether they fault,
-    // is chance.
+    // Kernels before 7.2 read beyond their table of levels. What they find there, or whether they
+    // fault, is chance.
     let chance = |line: &&String| kernel(name) != "7.2" && line.contains("(levels end at");
     let of =
         |lines: &[String]| -> Vec<String> { lines.iter().filter(|line| !chance(line)).cloned().collect() };
@@ -225,8 +225,7 @@ fn replay_calls(name: &str, recorded: &str) -> Result<(), Failed> {
     let mut wrong = String::new();
     let mut said = String::new();
     if let Some(text) = recording("isst", recorded) {
-        // Left out: headings, what the kernel printed when it faulted, and what came after the
-        // calls.
+        // Drop the headings, the kernel's messages when it faulted, and everything after the calls.
         let theirs: Vec<String> = text
             .lines()
             .filter(|line| !["--", "    ", "rmmod"].iter().any(|begin| line.starts_with(begin)))
@@ -252,7 +251,7 @@ fn replay_calls(name: &str, recorded: &str) -> Result<(), Failed> {
     if wrong.is_empty() { Ok(()) } else { Err(wrong.into()) }
 }
 
-/// The program that makes the calls, built.
+/// Builds the program that makes the calls.
 fn player(dir: &Path) -> Result<PathBuf, String> {
     let program = dir.join("calls");
     match Command::new("cc").args(["-O1", "-o"]).arg(&program).arg(own("calls.c")).output() {
@@ -262,17 +261,17 @@ fn player(dir: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// Which program's lines are compared.
+/// The program whose lines are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Program {
-    /// The unmodified tool, of the version that was recorded.
+    /// The unmodified tool, in the version that was recorded.
     Tool,
     /// flyball's drop-in.
     DropIn,
 }
 
-/// Where a line differs from the recorded one: recordings, the command's words, what the line has,
-/// the reason. Each must occur in each of them.
+/// Known differences from a recorded line: recordings, the command's words, part of the line, the
+/// reason. Each must occur in each of these recordings.
 type KnownLine = (&'static [&'static str], &'static str, &'static str, &'static str);
 
 const LINES_KNOWN: &[KnownLine] = &[
@@ -282,7 +281,7 @@ const LINES_KNOWN: &[KnownLine] = &[
     (&["gnr-2pkg-7.2"], "perf-profile info -l 0", "speed-select-core-power:", UNDER),
     (&["srf-7.2"], "turbo-mode disable", "scaling_max_freq:", OF_LEVEL),
 ];
-/// The same of the drop-in alone.
+/// Known differences of the drop-in only.
 const DROP_IN_KNOWN: &[KnownLine] = &[(&["gnr-blocked-7.2"], "core-power assoc", "", SAID)];
 const WITH_BASE_FREQ: &[&str] = &[
     "icx-7.2",
@@ -307,11 +306,11 @@ const SAID: &str = "a refused association is said; the tool is silent (docs/spee
 const UNDER: &str = "turbo-freq is on: flyball's firmware then keeps classes of service, on which it stands; the one \
     recorded lets them go";
 
-/// What each command printed: its words, and its lines.
+/// Splits the output by command: its words, and its lines.
 fn blocks(text: &str) -> Vec<(String, Vec<String>)> {
     let mut found = vec![(String::new(), Vec::new())];
-    // Of the kernel's messages, those of the emulator's timers and the command line are not part of
-    // the answer.
+    // The kernel's messages about the emulator's timers and the command line are not part of the
+    // answer.
     let message = |line: &&str| !line.starts_with("calibrate_delay") && !line.contains("ommand line: ");
     for line in text.lines().filter(message) {
         match (line.strip_prefix("### "), found.last_mut()) {
@@ -323,7 +322,7 @@ fn blocks(text: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// What one side has and the other has not, in order: the longest common part is left out.
+/// Lines that only one side has, in order: those that are not in the longest common subsequence.
 fn unlike<'a>(theirs: &'a [String], here: &'a [String]) -> Vec<(bool, &'a str)> {
     let mut common = vec![vec![0u32; here.len() + 1]; theirs.len() + 1];
     for (i, a) in theirs.iter().enumerate().rev() {
@@ -373,7 +372,7 @@ fn replay_lines(name: &str, program: Program) -> Result<(), Failed> {
         std::fs::write(Path::new(&folder).join(format!("{kind}-{name}.txt")), &text)?;
     }
     let (mut theirs, mut here) = (blocks(&recorded), blocks(&text));
-    // Some recordings were made with an earlier script, which asked less as an ordinary user.
+    // Some recordings were made with an earlier script that ran fewer commands as an ordinary user.
     if theirs.iter().any(|(words, _)| words.starts_with("nobody:")) {
         theirs.retain(|(words, _)| !words.starts_with("nobody:"));
         here.retain(|(words, _)| !words.starts_with("as nobody"));
@@ -392,8 +391,8 @@ fn replay_lines(name: &str, program: Program) -> Result<(), Failed> {
         }
         lines += theirs.len();
         if words.starts_with("as nobody") {
-            // Both streams in one, which the recorded guest's terminal mixed in another order than
-            // a pipe does.
+            // Both streams are in one, and the recorded guest's terminal mixed them in another
+            // order than a pipe.
             theirs.sort();
             here.sort();
         }
@@ -445,7 +444,7 @@ pub(crate) fn suite() -> Vec<SuiteCase> {
     }
     let programs = [(Program::Tool, "tool"), (Program::DropIn, "drop-in")];
     for (name, (program, word)) in TOOL.iter().flat_map(|name| programs.map(|program| (name, program))) {
-        // What 6.12 printed is an older version's, which the drop-in does not follow.
+        // The output on 6.12 is that of an older version, which the drop-in does not imitate.
         if program == Program::DropIn && name.ends_with("6.12") {
             continue;
         }

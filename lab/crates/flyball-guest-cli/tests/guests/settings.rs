@@ -1,10 +1,10 @@
-//! Real kernels with real cpufreq drivers, in an emulator: settings, restore, crashes, judged from
-//! outside.
+//! Settings, restore and crashes on real kernels with real cpufreq drivers, in an emulator, checked
+//! with other tools.
 //!
-//! One boot per kernel and driver runs `settings.sh`, which changes settings with flyball and looks
-//! at the result with cat. Kernels and the emulator are what `flyball guest fetch` has put into the
-//! cache. Where one is missing its guests are skipped, and how many were is said. By default one
-//! guest a driver is booted; `FLYBALL_GUEST_TESTS=all` boots all.
+//! One boot per kernel and driver runs `settings.sh`, which changes settings with flyball and reads
+//! the result with cat. Kernels and the emulator come from the cache of `flyball guest fetch`. If
+//! one is missing, its guests are skipped and counted. By default one guest is booted for each
+//! driver; `FLYBALL_GUEST_TESTS=all` boots all.
 
 use libtest_mimic::Failed;
 
@@ -14,12 +14,12 @@ use crate::guest::{self, SuiteCase};
 struct Guest {
     kernel: &'static str,
     name: &'static str,
-    /// What `flyball guest run` is told.
+    /// Options of `flyball guest run`.
     options: &'static [&'static str],
-    /// Modes to switch through, and a governor that the driver's other modes have.
+    /// Modes to switch through, and a governor of the driver's other modes.
     modes: &'static str,
     governor: &'static str,
-    /// Whether it is booted every day.
+    /// Whether it is booted by default.
     everyday: bool,
 }
 
@@ -34,8 +34,8 @@ const fn guest(
     Guest { kernel, name, options, modes, governor, everyday }
 }
 
-/// AMD's two ways to ask, by registers and by the mailbox, in each mode; acpi-cpufreq by registers
-/// and by ports; Intel.
+/// AMD's two request interfaces, registers and the mailbox, in each mode; acpi-cpufreq with
+/// registers and with ports; Intel.
 const GUESTS: &[Guest] = &[
     guest(
         "6.1",

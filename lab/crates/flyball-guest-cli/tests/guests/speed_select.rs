@@ -1,15 +1,15 @@
-//! Speed Select in guests with the real drivers of all three kinds: the drop-in against the
-//! unmodified tool, command by command, and what `flyball sst` does and undoes, judged by that tool
-//! and by the drivers' own answers.
+//! Speed Select in guests with the real drivers of all three kinds: the drop-in is compared with
+//! the unmodified tool command by command, and the changes of `flyball sst` and their restoration
+//! are checked with that tool and with the drivers' own answers.
 //!
-//! Every day three guests run the list `speed-select/few`, one boot each. `$FLYBALL_SST_GUESTS`
+//! By default three guests run the list `speed-select/few`, one boot each. `$FLYBALL_SST_GUESTS`
 //! names others (`icx-7.2,gnr-6.12`, `all`, or `none`), and these run the whole list,
-//! `speed-select/commands`: some four minutes each. Kernels and the emulator are what
-//! `flyball guest fetch` has put into the cache. The machines are flyball's own with the levels of
-//! `speed-select/*.toml`. The unmodified intel-speed-select v1.26 with its C library is looked for
-//! in `$FLYBALL_SST_TOOL`, then in the cache, where lab/scripts/fetch-sst-tool puts it; without it
-//! the side-by-side is left out and the rest is judged by the drivers alone. What is not run is
-//! counted.
+//! `speed-select/commands`, in about four minutes each. Kernels and the emulator come from the
+//! cache of `flyball guest fetch`. The machines are flyball's own with the levels of
+//! `speed-select/*.toml`. The unmodified intel-speed-select v1.26 with its C library is searched
+//! for in `$FLYBALL_SST_TOOL`, then in the cache, where lab/scripts/fetch-sst-tool puts it. Without
+//! the tool, the comparison with it is skipped and only the drivers' answers are checked. Skipped
+//! guests and checks are counted.
 
 use std::{
     path::{Path, PathBuf},
@@ -32,15 +32,15 @@ struct Guest {
     name: &'static str,
     kernel: &'static str,
     class: Class,
-    /// What is replaced in the machine's file.
+    /// Text to replace in the machine's file.
     replaced: &'static [(&'static str, &'static str)],
     cpus: u32,
-    /// Hardware feedback: the kernel tells of changes (kernels from 6.15 can be told to believe in
-    /// the feature bits).
+    /// Hardware feedback: the kernel reports changes (kernels from 6.15 on can be told to trust the
+    /// feature bits).
     feedback: bool,
 }
 
-/// Where the registers of Speed Select are.
+/// Location of Speed Select's registers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     /// In MSRs or PCI functions, behind a mailbox.
@@ -69,12 +69,12 @@ const PCI: (&str, &str) = ("class = \"mailbox-msr\"", "class = \"mailbox-pci\"")
 const ICE_LAKE: &[(&str, &str)] = &[PCI, ("model = 85", "model = 106")];
 const SAPPHIRE_RAPIDS: &[(&str, &str)] = &[PCI, ("model = 85", "model = 143")];
 const EMERALD_RAPIDS: &[(&str, &str)] = &[PCI, ("model = 85", "model = 207")];
-/// As most machines are: nobody may change the level.
+/// Nobody may change the level, as on most machines.
 const LOCKED: &[(&str, &str)] = &[("version = 2", "version = 2\nlocked = true")];
-/// Firmware that takes no writes, and says so.
+/// Firmware that rejects writes, and reports this.
 const BLOCKED: &[(&str, &str)] = &[("version = 2", "version = 2\nwrite_blocked = true")];
 const TWO: &[(&str, &str)] = &[("packages = 1", "packages = 2")];
-/// Levels and nothing else, and domains without registers: what kernel 7.2 faults at.
+/// Only levels, and domains without registers: kernel 7.2 faults on these.
 const SIERRA_FOREST: &[(&str, &str)] = &[
     ("model = 173", "model = 175"),
     ("version = 2", "version = 2\nabsent = [1, 2]"),
@@ -102,13 +102,13 @@ const GUESTS: &[Guest] = &[
     tpmi("srf-7.2", "7.2", SIERRA_FOREST),
 ];
 
-/// What runs where nobody says otherwise: each kind of registers, both kernels.
+/// The default guests: each kind of registers, both kernels.
 const EVERY_DAY: &[&str] = &["clx-7.2", "icx-6.12", "gnr-7.2"];
 
-/// What the guests need.
+/// The files and settings that the guests need.
 struct Laboratory {
     tool: Option<PathBuf>,
-    /// Whether the whole list runs.
+    /// Whether to run the whole list.
     whole: bool,
     folder: tempfile::TempDir,
 }
@@ -142,7 +142,7 @@ fn own(name: &str) -> PathBuf {
 }
 
 impl Laboratory {
-    /// flyball, without what only a debugger wants.
+    /// flyball, without debug information.
     fn program(&self) -> Result<PathBuf, Failed> {
         let folder = self.folder.path().join("fb");
         let program = folder.join("flyball");
@@ -166,11 +166,11 @@ impl Laboratory {
         let text = MachineSpec::builtin_text(builtin).ok_or("no such machine")?;
         let (head, _) = text.split_once("[sst]").ok_or("the machine has no Speed Select")?;
         let mut toml = format!("{head}{}", std::fs::read_to_string(own(levels))?);
-        // Two cores for each of three dies, one thread each, so that a guest has few CPUs and all
-        // kinds of domains.
+        // Two cores for each of three dies, with one thread each, so that a guest has few CPUs but
+        // all kinds of domains.
         let smaller: &[(&str, &str)] = match guest.class {
-            // Of a frequency of seven digits the unmodified tool makes one that the kernel refuses
-            // (docs/speed-select.md).
+            // From a frequency of seven digits, the unmodified tool makes one that the kernel
+            // rejects (docs/speed-select.md).
             Class::Mailbox => &[
                 ("min_mhz = 1000", "min_mhz = 800"),
                 ("efficient_mhz = 1000", "efficient_mhz = 800"),
@@ -191,7 +191,7 @@ impl Laboratory {
             toml = toml.replace(from, to);
         }
         if guest.feedback {
-            // Firmware that tells what CPUs can do.
+            // Firmware that reports what each CPU can do.
             toml = toml.replace("has_epp = true", "has_epp = true\nfeedback = true");
         }
         let path = self.folder.path().join(format!("{}.toml", guest.name));
@@ -203,7 +203,8 @@ impl Laboratory {
         let mut options: Vec<String> = vec![self.machine(guest)?.display().to_string()];
         let mut option = |name: &str, value: String| options.extend([name.to_owned(), value]);
         option("--cpus", guest.cpus.to_string());
-        // For a guest that hangs; on a busy host one takes ten times as long as on an idle one.
+        // Stops a guest that hangs. On a busy host a guest takes ten times as long as on an idle
+        // one.
         option("--timeout", if self.whole { "3600" } else { "1800" }.to_owned());
         if let Some(tool) = &self.tool {
             option("--file", format!("{}:t26", tool.display()));
@@ -216,8 +217,8 @@ impl Laboratory {
         option("--modules", "?msr".to_owned());
         if guest.feedback {
             option("--file", own("events.sh").display().to_string());
-            // The emulator does not say that its processor has thermal interrupts; the kernel is
-            // told to believe it.
+            // The emulator does not report that its processor has thermal interrupts, so the kernel
+            // is told to assume it.
             option("--append", "setcpuid=acpi,tm".to_owned());
         }
         options.push("--faults".to_owned());
@@ -229,7 +230,8 @@ impl Laboratory {
     }
 }
 
-/// What each command came to. Help texts are our own words, and only that there is one counts.
+/// The results of each command. Help texts are flyball's own, so the comparison only checks that
+/// there is one.
 fn records(part: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     for block in part.split("\n### ").skip(1) {
@@ -249,15 +251,15 @@ fn records(part: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Documented differences that show in these commands: numbers that do not fit, which the tool lets
-/// wrap round or spill.
+/// Documented differences in these commands: numbers that do not fit, which the tool lets wrap
+/// around or spill into other fields.
 const ON_PURPOSE: &[&str] = &[
     "-c 65537 core-power get-assoc",
     "perf-profile info -l 4294967296",
     "perf-profile set-config-level -l 256",
 ];
 
-/// The differences between the two programs, in words.
+/// Describes the differences between the two programs.
 fn side_by_side(text: &str) -> Result<usize, String> {
     let part = |name: &str| {
         let at = text.find(&format!("##### {name}\n")).map(|at| at + name.len() + 6)?;
@@ -268,7 +270,7 @@ fn side_by_side(text: &str) -> Result<usize, String> {
     };
     let (tool, ours) = (records(tool), records(ours));
     if !tool.iter().any(|(_, text)| text.contains("Version v1.26")) {
-        // Another version has other bytes: a side-by-side with it says nothing.
+        // Another version has other bytes, so a comparison with it is meaningless.
         skip(1, "side-by-side with the unmodified tool", "it is not v1.26");
         return Ok(0);
     }
@@ -297,7 +299,7 @@ fn run(laboratory: &Laboratory, guest: &Guest) -> Result<(), Failed> {
     let checks = text.split("##### end of the list").last().unwrap_or_default();
     let mut bad = false;
     for line in checks.lines() {
-        // What a failed check printed follows it.
+        // The output of a failed check follows it.
         bad = !line.starts_with("ok ") && (bad || line.starts_with("not ok "));
         if bad {
             wrong.push_str(line);
@@ -330,7 +332,7 @@ pub(crate) fn suite() -> Vec<SuiteCase> {
     }
     let chosen = |guest: &&Guest| names.iter().any(|name| name == "all" || name == guest.name);
     let whole = asked.is_some();
-    // Built by the first boot that needs it, removed after the last.
+    // Built by the first boot that needs it, and removed after the last.
     let shared = Arc::new(OnceLock::new());
     let compiler = Command::new("cc").arg("--version").output().is_ok_and(|done| done.status.success());
     let guests = GUESTS.iter().filter(chosen).map(|guest| {

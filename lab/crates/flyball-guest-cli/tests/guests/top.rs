@@ -1,10 +1,10 @@
-//! `flyball top` on real kernels with one CPU that works and others that sleep: the sleeping ones
-//! get no interrupt because of it.
+//! `flyball top` on real kernels with one busy CPU and others asleep: it must not cause interrupts
+//! on the sleeping CPUs.
 //!
-//! Judged by the kernel's own /proc/interrupts: function calls and rescheduling on the CPUs but 0,
-//! against the same time in which nothing looks, and by what the program itself sent, which a probe
-//! in the kernel counts. turbostat does the same if this machine has it. One boot by default;
-//! `FLYBALL_GUEST_TESTS=all` boots AMD, Intel and 32 CPUs too.
+//! The test reads the kernel's own /proc/interrupts: function calls and rescheduling on the CPUs
+//! other than 0, compared with an equal time without a monitor. A probe in the kernel counts the
+//! interrupts that the program itself sent. turbostat is measured too if it is installed on this
+//! machine. One boot by default; `FLYBALL_GUEST_TESTS=all` boots AMD, Intel and 32 CPUs too.
 
 use std::path::Path;
 
@@ -48,22 +48,22 @@ const BOOTS: &[Boot] = &[
     Boot { name: "8 CPUs, amd-pstate, 6.1", usual: false, kernel: "6.1", cpus: 8, options: &["ryzen-5750g"] },
 ];
 
-/// Samples of each run, a second apart.
+/// Number of samples in each run, one a second.
 fn samples() -> u32 {
     if guest::all() { 60 } else { 20 }
 }
 
-/// Where packages have it.
+/// Its paths in distributions' packages.
 const TURBOSTAT: &[&str] = &["/usr/sbin/turbostat", "/usr/bin/turbostat"];
-/// Points of a percentage by which the time that CPUs sleep may differ with top.
+/// Percentage points by which the CPUs' sleep time may differ while top runs.
 const RESIDENCY: f64 = 0.1;
 
-/// What a run did to the CPUs but 0.
+/// Effects of a run on the CPUs other than 0.
 struct Run {
     interrupts: i64,
-    /// Those that the program sent to other CPUs, if the kernel has probes.
+    /// Interrupts that the program sent to other CPUs, if the kernel has probes.
     sent: Option<i64>,
-    /// Fewer than one a second where the emulator is slow.
+    /// Fewer than one a second if the emulator is slow.
     samples: i64,
     /// Share of the time in which they slept, %.
     asleep: f64,
@@ -117,7 +117,7 @@ fn look(boot: &Boot) -> Result<(), Failed> {
         );
     }
     // The kernel sends some by itself, from the interrupts of CPU 0 while top runs there: timers of
-    // CPUs that sleep move to one that does not. A monitor that wakes CPUs sends one per CPU and
+    // sleeping CPUs move to one that is awake. A monitor that wakes CPUs sends one per CPU and
     // sample.
     let cpus = i64::from(boot.cpus - 1);
     let of_samples = watched.samples * cpus;
@@ -125,12 +125,12 @@ fn look(boot: &Boot) -> Result<(), Failed> {
     if sent > of_samples / 20 {
         return Err(format!("{sent} interrupts in {of_samples}\n{text}").into());
     }
-    // A tick of all that there are.
+    // One clock tick as a share of the run, %.
     let rounding = 1.0 / f64::from(samples());
     if quiet.asleep - watched.asleep > RESIDENCY + rounding {
         return Err(format!("asleep {:.3} % against {:.3} %\n{text}", watched.asleep, quiet.asleep).into());
     }
-    // Otherwise the count above could not have seen any.
+    // Otherwise the count above could not have shown any interrupts.
     if touched.interrupts - quiet.interrupts < touched.samples * cpus / 2 {
         let (all, nothing) = (touched.interrupts, quiet.interrupts);
         return Err(format!("--touch all: {all} interrupts against {nothing}\n{text}").into());

@@ -1,7 +1,7 @@
-//! A real driver's own events, recorded in a guest while a CPU comes and goes.
+//! Records a real driver's own events in a guest while a CPU goes offline and comes back.
 //!
-//! One boot of the newest kernel of the cache that `flyball guest fetch` fills; all of them with
-//! `FLYBALL_GUEST_TESTS=all`. What is not booted is counted.
+//! By default one boot, of the newest kernel in the cache of `flyball guest fetch`;
+//! `FLYBALL_GUEST_TESTS=all` boots all of them. Skipped boots are counted.
 
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ fn a_cpu_that_comes_and_goes_is_recorded(kernel: &str) {
     let report: Value = serde_json::from_str(part(&text, "report")).unwrap_or_else(|_| panic!("{}", all()));
     assert_eq!(report["report"]["records"], summary["received"], "{}", all());
     assert_eq!(report["report"]["driver"], "amd-pstate", "{}", all());
-    // What the recording knew of its machine: one CPU was offline, and there were two.
+    // The machine as the recording describes it: it had two CPUs, and one was offline.
     let machine = &report["trace"]["machine"];
     assert_eq!(
         (machine["online"].as_str(), machine["possible"].as_str()),

@@ -1,26 +1,26 @@
-//! The simulated machine that is a guest's: the same file, cut down the same way.
+//! The simulated machine that matches a guest: made from the same file and reduced in the same way.
 
 use flyball_guest::{Interface, machine::GuestMachine};
 use flyball_sim::{Boot, Kernel, SimMachine};
 
-/// What a guest boots.
+/// The machine and driver of a guest.
 pub(crate) struct Twin<'a> {
     pub kernel: &'a str,
     pub machine: &'a str,
     pub driver: &'a str,
-    /// The words of the command line that make the driver.
+    /// The words of the command line that select the driver.
     pub words: &'a [&'a str],
     pub interface: Option<&'a str>,
     pub cpus: u32,
 }
 
 impl Twin<'_> {
-    /// The machine, and whether it is AMD's. The guest's firmware names no preferred profile, which
-    /// AMD's driver takes for a server and Intel's does not.
+    /// Returns the machine, and whether it is AMD's. The guest's firmware has no preferred profile.
+    /// AMD's driver therefore assumes a server, Intel's does not.
     pub(crate) fn boot(&self) -> Result<(SimMachine, bool), String> {
         let interface = match self.interface {
             Some(_) => Some(Interface::CppcMailbox),
-            // As the guest does: firmware that has HWP on does not let it be refused.
+            // As in the guest: if the firmware has enabled HWP, the driver cannot leave it off.
             None => self.driver.ends_with("no_hwp").then_some(Interface::HwpOff),
         };
         let mut spec =

@@ -1,15 +1,15 @@
-//! The flyball that these tests start, and that guests carry: `$FLYBALL`, or the one that the
-//! product's workspace has built next to `flyball-guest`.
+//! The flyball that these tests run and copy into guests: `$FLYBALL`, or the one that the product's
+//! workspace has built next to `flyball-guest`.
 
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
 
-/// flyball's path.
+/// Returns flyball's path.
 ///
 /// # Panics
-/// If it is not built: a test that skipped would look like one that passed.
+/// If it is not built: a skipped test would look like one that passed.
 pub(crate) fn flyball() -> String {
     let beside = || Path::new(env!("CARGO_BIN_EXE_flyball-guest")).with_file_name("flyball");
     let program = std::env::var_os("FLYBALL").map_or_else(beside, PathBuf::from);
@@ -21,7 +21,7 @@ pub(crate) fn flyball() -> String {
     program.display().to_string()
 }
 
-/// A command that starts it.
+/// Returns a command that runs flyball.
 pub(crate) fn command() -> Command {
     flyball_testing::command(&flyball())
 }

@@ -1,6 +1,5 @@
-//! Scripts by a fixed seed, made on a simulated machine: what is written depends on nothing but the
-//! seed and what the machine shows, and every answer and every change that the machine showed goes
-//! into the script.
+//! Generates scripts from a fixed seed on a simulated machine. The writes depend only on the seed
+//! and on the machine's state. The script records every answer and every visible change.
 
 use flyball_sim::{Kind, SimMachine};
 
@@ -27,7 +26,7 @@ impl Dice {
     }
 }
 
-/// A simulated machine as a script sees it.
+/// A simulated machine, with the interface that scripts need.
 pub(super) struct Simulated(pub SimMachine);
 
 impl Machine for Simulated {
@@ -53,7 +52,7 @@ impl Machine for Simulated {
 
     fn write(&mut self, path: &str, text: &[u8]) -> Result<(), i32> {
         match self.0.kind(path) {
-            // open(2) for writing refuses where there is no mode for it.
+            // open(2) for writing fails if the file's mode does not allow it.
             Ok(Kind::File(mode)) if mode & 0o200 == 0 => Err(13),
             _ => self.0.write(path, text).map_err(|errno| errno.0),
         }
@@ -80,7 +79,7 @@ const PREFERENCES: &[&str] = &[
     "1",
 ];
 const SWITCH: &[&str] = &["0", "1"];
-/// What no file takes, or some files and some kernels do.
+/// Values that no file accepts, or that only some files and some kernels accept.
 const ODD: &[&str] = &[
     "",
     "-1",
@@ -116,7 +115,7 @@ const ODD: &[&str] = &[
     "1\0",
 ];
 
-/// A place to write to, what it usually takes, and how often it is chosen.
+/// A file to write to, the values that it usually accepts, and how often it is chosen.
 struct Target {
     path: String,
     values: Vec<String>,
@@ -142,7 +141,7 @@ fn targets(machine: &mut dyn Machine, cpus: u32, amd: bool) -> Vec<Target> {
     let mut add = |weight: u64, path: String, values: Vec<String>| list.push(Target { path, values, weight });
     for cpu in 0..cpus {
         let policy = format!("cpufreq/policy{cpu}");
-        // CPU 0's policy is written to most, so that writes meet each other.
+        // CPU 0's policy gets most writes, so that writes affect each other.
         let often = if cpu == 0 { 6 } else { 1 };
         add(3 * often, format!("{policy}/scaling_governor"), words(GOVERNORS));
         add(3 * often, format!("{policy}/scaling_min_freq"), frequencies.clone());
@@ -196,7 +195,7 @@ fn targets(machine: &mut dyn Machine, cpus: u32, amd: bool) -> Vec<Target> {
     list
 }
 
-/// What is looked at on a machine of so many CPUs.
+/// What to compare on a machine with this many CPUs.
 pub(super) fn watch(cpus: u32, amd: bool, registers: bool) -> Watch {
     let mut dirs =
         words(&["cpufreq", "cpufreq/schedutil", "cpufreq/ondemand", "cpufreq/conservative", "smt"]);
@@ -230,8 +229,8 @@ pub(super) fn watch(cpus: u32, amd: bool, registers: bool) -> Watch {
     Watch { dirs, files, registers: fields.to_vec(), cpus }
 }
 
-/// What follows load is not the machine's answer: a speed that a governor of another kind left, and
-/// what a governor that follows load asks for.
+/// Accepts any value where load decides: a frequency left by a governor of another kind, and the
+/// requests of a governor that follows load.
 fn loosen(look: &mut Look, known_speed: &[bool], dynamic_boost: bool) {
     for (cpu, &known) in known_speed.iter().enumerate() {
         let governor =
@@ -255,14 +254,14 @@ fn loosen(look: &mut Look, known_speed: &[bool], dynamic_boost: bool) {
         if !fixed {
             any(format!("register:{cpu}:desired"));
             any(format!("register:{cpu}:min"));
-            // New limits reach the register with the scheduler's next update, which an idle CPU has
-            // none of.
+            // New limits reach the register with the scheduler's next update, and an idle CPU has
+            // none.
             any(format!("register:{cpu}:max"));
         }
     }
 }
 
-/// A script of `length` writes on a machine, which is changed by it.
+/// Generates a script of `length` writes on a machine, which is changed by them.
 pub(super) fn script(machine: SimMachine, watch: &Watch, amd: bool, seed: u64, length: usize) -> Vec<Step> {
     let mut machine = Simulated(machine);
     let mut dice = Dice(seed);
@@ -316,7 +315,7 @@ pub(super) fn script(machine: SimMachine, watch: &Watch, amd: bool, seed: u64, l
     steps
 }
 
-/// Whose speed is known after a write.
+/// Updates for which CPUs the frequency is known after a write.
 fn know(path: &str, known_speed: &mut [bool]) {
     let policy = |path: &str| path.strip_prefix("cpufreq/policy")?.split('/').next()?.parse::<usize>().ok();
     if path.ends_with("/online") || path.ends_with("/status") || path.starts_with("smt/") {

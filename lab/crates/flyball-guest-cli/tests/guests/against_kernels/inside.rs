@@ -1,5 +1,5 @@
-//! In the guest: the script's writes on the real kernel, each answer and everything that is then
-//! seen compared.
+//! The part that runs in the guest: performs the script's writes on the real kernel, and compares
+//! each answer and the state after it.
 
 use std::{
     collections::HashMap,
@@ -56,18 +56,18 @@ impl Machine for Here {
     }
 }
 
-/// Has every CPU schedule this thread once, so that a governor that follows load has sent its
+/// Makes every CPU schedule this thread once, so that a governor that follows load has sent its
 /// request.
 ///
-/// schedutil sends nothing when it starts (`sugov_start`) but at the next scheduler event on the
-/// CPU, and an idle CPU may have none for seconds. Until then the register holds what the earlier
-/// driver left: on 6.12 `amd_pstate_epp_cpu_offline` leaves EPP 191, and the first request of the
-/// driver without preferences, whose `cppc_req_cached` starts at 0, makes it 0.
+/// schedutil does not send a request when it starts (`sugov_start`) but at the next scheduler event
+/// on the CPU, and an idle CPU may have none for seconds. Until then the register holds the earlier
+/// driver's value: on 6.12 `amd_pstate_epp_cpu_offline` leaves EPP 191, and the first request of
+/// the driver without preferences, whose `cppc_req_cached` starts at 0, sets it to 0.
 fn wake_all(cpus: u32) {
     let mut all = CpuSet::new();
     for cpu in 0..cpus {
         all.set(cpu as usize);
-        // A CPU that is offline cannot be woken, and has no register to look at.
+        // An offline CPU cannot be woken, and its register is not compared.
         if flyball_process::pin_thread(cpu).is_ok() {
             thread::sleep(Duration::from_millis(1));
         }
@@ -76,8 +76,8 @@ fn wake_all(cpus: u32) {
     let _ = rustix::thread::sched_setaffinity(None, &all);
 }
 
-/// Runs a script and prints what differs, a line each, and then how much was compared. What is not
-/// as expected is looked at again for a while: work items run late, on a busy emulator very late.
+/// Runs a script and prints each difference on a line, and then how much was compared. Unexpected
+/// values are read again for a while: work items run late, and on a busy emulator very late.
 pub(super) fn run(path: &str) {
     let text = fs::read_to_string(path).expect("a script");
     let (watch, steps) = script::read(&text);
@@ -118,7 +118,7 @@ pub(super) fn run(path: &str) {
                 })
                 .collect();
             tries += 1;
-            // A script that differs much is not waited for at each step.
+            // Retry less if a script has many differences.
             let patience = if differing > 40 { 2 } else { 9 };
             if !wrong.is_empty() && tries < patience {
                 wake_all(watch.cpus);

@@ -1,42 +1,42 @@
-//! Scripts of writes, as text that a guest can read: what to look at, what to write, and what a
-//! simulated machine answered and showed after each write.
+//! Scripts of writes as text that a guest can read: what to compare, what to write, and the answer
+//! and state of a simulated machine after each write.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-/// What is seen of a machine: a path (or a field of a register) and its mode and text, or the name
-/// of the error.
+/// A machine's visible state: for each path or register field, its mode and text, or the name of
+/// the error.
 pub(super) type Look = BTreeMap<String, String>;
 
-/// Where everything below is.
+/// The directory to which the paths below are relative.
 pub(super) const CPU: &str = "/sys/devices/system/cpu";
 
-/// Stands for any number: a value that depends on what the machine did before.
+/// Matches any number: a value that depends on the machine's history.
 pub(super) const ANY: &str = "~";
 
-/// One write(2), and what came of it.
+/// One write(2), and its result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Step {
-    /// Below [`CPU`].
+    /// Relative to [`CPU`].
     pub path: String,
     pub text: Vec<u8>,
-    /// `ok`, or the error's number.
+    /// `ok`, or the errno.
     pub answer: String,
-    /// What is now different from before; `None`: no longer there.
+    /// Values that changed; `None` if a file is gone.
     pub changed: Vec<(String, Option<String>)>,
 }
 
-/// What to look at after each step.
+/// What to compare after each step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Watch {
-    /// Directories, whose files are listed and read, below [`CPU`].
+    /// Directories whose files are listed and read, relative to [`CPU`].
     pub dirs: Vec<String>,
     pub files: Vec<String>,
-    /// Registers of these CPUs, cut into fields: register, name, lowest bit, bits.
+    /// Register fields of these CPUs: register, name, lowest bit, number of bits.
     pub registers: Vec<(u32, &'static str, u32, u32)>,
     pub cpus: u32,
 }
 
-/// Values that no two machines show alike, for they follow load and time.
+/// Values that differ between any two machines, because they follow load and time.
 pub(super) const VOLATILE: &[&str] = &["scaling_cur_freq", "cpuinfo_avg_freq", "cpuinfo_cur_freq", "uevent"];
 
 pub(super) fn escape(bytes: &[u8]) -> String {
@@ -68,7 +68,7 @@ pub(super) fn unescape(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The script's text.
+/// Returns the script's text.
 pub(super) fn write(watch: &Watch, steps: &[Step]) -> String {
     let mut text = format!("cpus {}\n", watch.cpus);
     for dir in &watch.dirs {
@@ -90,7 +90,7 @@ pub(super) fn write(watch: &Watch, steps: &[Step]) -> String {
     text
 }
 
-/// Reads what [`write`] wrote.
+/// Parses the text that [`write`] returned.
 pub(super) fn read(text: &str) -> (Watch, Vec<Step>) {
     let (mut watch, mut steps) = (Watch::default(), Vec::<Step>::new());
     for line in text.lines() {
@@ -122,9 +122,9 @@ pub(super) fn read(text: &str) -> (Watch, Vec<Step>) {
     (watch, steps)
 }
 
-/// What can be looked at and written to: a simulated machine, or the one that this program runs on.
+/// A machine to read from and write to: a simulated one, or the one that this program runs on.
 pub(super) trait Machine {
-    /// Files of a directory with their modes; nothing where there is none.
+    /// The files of a directory with their modes; empty if there is no such directory.
     fn list(&mut self, dir: &str) -> Vec<(String, u32)>;
     /// A file's mode.
     fn mode(&mut self, path: &str) -> Option<u32>;
@@ -133,7 +133,7 @@ pub(super) trait Machine {
     fn register(&mut self, cpu: u32, register: u32) -> Result<u64, i32>;
 }
 
-/// Looks at everything that is to be looked at.
+/// Reads everything that `watch` lists.
 pub(super) fn look(machine: &mut dyn Machine, watch: &Watch) -> Look {
     let mut look = Look::new();
     let mut see = |machine: &mut dyn Machine, path: String, mode: u32| {
@@ -175,7 +175,7 @@ pub(super) fn look(machine: &mut dyn Machine, watch: &Watch) -> Look {
     look
 }
 
-/// Whether what is there is what was expected.
+/// Whether the actual value matches the expected one.
 pub(super) fn agrees(expected: Option<&String>, actual: Option<&String>) -> bool {
     match (expected, actual) {
         (Some(expected), Some(actual)) if expected.ends_with(ANY) => {

@@ -1,5 +1,5 @@
-//! Two records of requests held against each other: means by phase, time at each frequency, how
-//! soon a step is followed, how often anything is asked for.
+//! Compares two records of requests: means by phase, time at each frequency, how soon a step is
+//! followed, and how often requests change.
 
 use super::{
     decisions::Requests,
@@ -11,7 +11,7 @@ pub(super) fn mean(requests: &Requests, from: u64, to: u64) -> f64 {
     pieces(requests, from, to).map(|(khz, ns)| f64::from(khz) * ns as f64).sum::<f64>() / (to - from) as f64
 }
 
-/// Each frequency within a stretch of time, and how long it was asked for, in order.
+/// Each frequency requested in an interval, in order, and for how long.
 fn pieces(requests: &Requests, from: u64, to: u64) -> impl Iterator<Item = (u32, u64)> + '_ {
     requests.iter().enumerate().filter_map(move |(index, &(at, khz))| {
         let until = requests.get(index + 1).map_or(u64::MAX, |next| next.0);
@@ -20,8 +20,8 @@ fn pieces(requests: &Requests, from: u64, to: u64) -> impl Iterator<Item = (u32,
     })
 }
 
-/// Distance of two distributions of time over frequencies (the area between the cumulative ones),
-/// kHz.
+/// Distance between two distributions of time over frequencies (the area between the cumulative
+/// ones), kHz.
 fn distance(a: &Requests, b: &Requests, length: u64) -> f64 {
     let mut shares: Vec<(u32, f64)> = pieces(a, 0, length)
         .map(|(khz, ns)| (khz, ns as f64))
@@ -37,7 +37,7 @@ fn distance(a: &Requests, b: &Requests, length: u64) -> f64 {
     area / length as f64
 }
 
-/// How long after `from` a request first fulfils `wanted`, ms; up to `to`.
+/// Time after `from` at which a request first matches `wanted`, ms; at most up to `to`.
 fn until(requests: &Requests, from: u64, to: u64, wanted: impl Fn(u32) -> bool) -> f64 {
     let mut at = from;
     for (khz, ns) in pieces(requests, from, to) {
@@ -49,21 +49,22 @@ fn until(requests: &Requests, from: u64, to: u64, wanted: impl Fn(u32) -> bool) 
     (at - from) as f64 / 1e6
 }
 
-/// What a trial came to: the guest's and the simulator's.
+/// The results of a trial: the guest's and the simulator's.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Findings {
-    /// Mean request over all CPUs, share of the range.
+    /// Mean request over all CPUs, as a share of the range.
     pub mean: [f64; 2],
-    /// Difference of the means of a phase, shares of the range: root of the mean square, greatest,
-    /// and of which.
+    /// Difference of a phase's means, as shares of the range: root mean square, maximum, and the
+    /// phase with the maximum.
     pub phases: (f64, f64, String),
-    /// Distance of the distributions over frequencies, share of the range, mean of all CPUs.
+    /// Distance between the distributions over frequencies, as a share of the range, mean of all
+    /// CPUs.
     pub distance: f64,
-    /// CPU 0's step: ms to within a twentieth of the highest, and then to the lowest.
+    /// CPU 0's step up: ms until its request is within a twentieth of the highest.
     pub up: [f64; 2],
-    /// The same, down.
+    /// CPU 0's step down: ms until its request is within a twentieth of the lowest.
     pub down: [f64; 2],
-    /// Changes a second, all CPUs.
+    /// Changes per second, all CPUs.
     pub changes: [f64; 2],
 }
 

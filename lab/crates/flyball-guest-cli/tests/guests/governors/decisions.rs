@@ -1,5 +1,4 @@
-//! What was asked for over time: from a guest's register log, and from a simulated machine's
-//! registers.
+//! Requests over time, from a guest's register log and from a simulated machine's registers.
 
 use std::time::Duration;
 
@@ -11,18 +10,18 @@ use super::{
     schedule::{self, Phase},
 };
 
-/// A CPU's requests: since when, ns from the schedule's begin, and what frequency, kHz. The first
-/// is of time 0.
+/// A CPU's requests: start time, ns after the schedule's start, and frequency, kHz. The first
+/// starts at time 0.
 pub(super) type Requests = Vec<(u64, u32)>;
 
-/// When a trial began, ns of guest time, and each CPU's requests.
+/// When a trial started, ns of guest time, and each CPU's requests.
 pub(super) type Trace = (u64, Vec<Requests>);
 
-/// Makes frequencies of what is written to a request register.
+/// Converts values of a request register to frequencies.
 pub(super) struct Decoder {
     pub register: u32,
     p_states: Vec<u32>,
-    /// kHz of a performance level.
+    /// Frequency of one performance level, kHz.
     level: f64,
     /// Lowest and highest frequency of a request, kHz.
     pub range: (u32, u32),
@@ -49,10 +48,10 @@ impl Decoder {
         Decoder { register, p_states, level, range }
     }
 
-    /// What a value asks for, kHz.
+    /// The frequency that a value requests, kHz.
     pub(super) fn khz(&self, value: u64) -> u32 {
         let level = match self.register {
-            // Desired, or where that is left to the firmware, the least.
+            // The desired level, or the minimum if the firmware chooses.
             msr::AMD_CPPC_REQ | msr::HWP_REQUEST => {
                 let (least, desired) = match self.register {
                     msr::AMD_CPPC_REQ => (value >> 8 & 0xff, value >> 16 & 0xff),
@@ -66,8 +65,8 @@ impl Decoder {
         (level as f64 * self.level) as u32
     }
 
-    /// The requests of each trial and CPU in a register log. A refused write to `mark` begins a
-    /// trial.
+    /// Returns the requests of each trial and CPU in a register log. A rejected write to `mark`
+    /// starts a trial.
     pub(super) fn of_log(&self, log: &str, mark: u32, cpus: u32, length_ns: u64) -> Vec<Trace> {
         let (mark, register) = (format!("{mark:#x}"), format!("{:#x}", self.register));
         let mut present = vec![0; cpus as usize];
@@ -82,7 +81,7 @@ impl Decoder {
             } else if *name == register && rest.is_empty() && cpu < present.len() {
                 let value = u64::from_str_radix(value.trim_start_matches("0x"), 16).unwrap_or(0);
                 present[cpu] = self.khz(value);
-                // Within a turn CPUs are not in order.
+                // Within a turn, the CPUs' writes are not in order of time.
                 if let Some((begin, requests)) = trials.last_mut()
                     && at.saturating_sub(*begin) < length_ns
                 {
@@ -93,8 +92,8 @@ impl Decoder {
         trials
     }
 
-    /// Plays on a simulated machine what a guest was busy with: [`SETTLE_MS`] without being looked
-    /// at, then the schedule.
+    /// Plays a guest's busy times on a simulated machine: [`SETTLE_MS`] without recording, then the
+    /// schedule.
     pub(super) fn of_machine(
         &self,
         machine: &mut SimMachine,
@@ -125,14 +124,14 @@ fn push(requests: &mut Requests, at: u64, khz: u32) {
     }
 }
 
-/// Seconds with nine decimals.
+/// Parses seconds with nine decimals as nanoseconds.
 fn nanoseconds(text: &str) -> Option<u64> {
     let (seconds, rest) = text.split_once('.')?;
     Some(seconds.parse::<u64>().ok()? * 1_000_000_000 + rest.parse::<u64>().ok()?)
 }
 
-/// How long each CPU was busy in each millisecond of a trial and [`SETTLE_MS`] before it, ns, as
-/// the silicon log has it: `[cpu][ms]`.
+/// How long each CPU was busy in each millisecond of a trial and of the [`SETTLE_MS`] before it,
+/// ns, from the silicon log: `[cpu][ms]`.
 pub(super) fn busy(silicon_log: &str, begin_ns: u64, cpus: usize, length_ns: u64) -> Vec<Vec<u32>> {
     const MS: u32 = 1_000_000;
     let first = (begin_ns / u64::from(MS)).saturating_sub(SETTLE_MS);
@@ -144,8 +143,8 @@ pub(super) fn busy(silicon_log: &str, begin_ns: u64, cpus: usize, length_ns: u64
         let ms = words[0].split('.').next().and_then(|ms| ms.parse::<u64>().ok()).unwrap_or(0);
         let from = std::mem::replace(&mut last, ms);
         let Some(index) = from.checked_sub(first).map(|index| index as usize) else { continue };
-        // What is before each CPU's pair: the time and two columns a package, of which these
-        // machines have one.
+        // Columns before the CPUs' pairs: the time, and two for each package (these machines have
+        // one).
         for (cpu, busy) in busy.iter_mut().enumerate() {
             let mut ns = words.get(4 + 2 * cpu).and_then(|word| word.parse::<u32>().ok()).unwrap_or(0);
             for slot in busy.iter_mut().skip(index) {
@@ -161,8 +160,8 @@ pub(super) fn busy(silicon_log: &str, begin_ns: u64, cpus: usize, length_ns: u64
     busy
 }
 
-/// What a guest's CPUs were busy with, as a simulated load: how long is the log's, whose it was the
-/// schedule's.
+/// A guest's busy times as a simulated load: the log gives the times, and the schedule decides
+/// whether the load or the kernel used them.
 struct ReplayedLoad {
     begin: u64,
     busy: Vec<Vec<u32>>,
@@ -176,7 +175,7 @@ impl Load for ReplayedLoad {
         for ((busy, pulses), work) in self.busy.iter().zip(&self.pulses).zip(work) {
             let ns = busy.get(index).copied().unwrap_or(0);
             let gap = busy.iter().skip(index + 1).take(1000).take_while(|next| **next == 0).count();
-            // What runs is a little behind the schedule.
+            // The load runs slightly behind the schedule.
             let index = (index as u64).saturating_sub(SETTLE_MS);
             let next = pulses.partition_point(|pulse| pulse.1 <= index.saturating_sub(1) * 1000);
             work.kernel = index > 0 && pulses.get(next).is_none_or(|pulse| pulse.0 >= (index + 1) * 1000);

@@ -1,5 +1,5 @@
-//! In the guest: settings, then the schedule's pulses on every CPU. The beginning is told to the
-//! register log by a write that the processor refuses.
+//! The part that runs in the guest: changes the settings, then plays the schedule's pulses on every
+//! CPU. A write that the processor rejects marks the start in the register log.
 
 use std::{
     fs::{self, OpenOptions},
@@ -26,8 +26,8 @@ pub(super) fn run(case: &Case, seed: u64, all: bool) {
                 println!("{}: {path} <- {value}: {error}", trial.name);
             }
         }
-        // The scheduler takes a new thread for half a CPU until it has seen it: a while of little
-        // work shows it.
+        // The scheduler assumes that a new thread uses half a CPU until it has measured it, so let
+        // the threads run with little work for a while.
         let ready = Arc::new(Barrier::new(CPUS as usize + 1));
         let epoch = Instant::now();
         let begin = Arc::new(OnceLock::new());
@@ -55,7 +55,7 @@ pub(super) fn run(case: &Case, seed: u64, all: bool) {
             })
             .collect();
         ready.wait();
-        // Refused by the processor, but the write has been seen: the answer does not matter.
+        // The processor rejects this write, but the log has it, so ignore the error.
         let _ = marks.write_at(&(number as u64).to_le_bytes(), case.mark().into());
         let begin = *begin.get_or_init(Instant::now);
         ready.wait();

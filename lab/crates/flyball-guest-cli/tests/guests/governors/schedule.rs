@@ -1,16 +1,17 @@
-//! The loads of a comparison: pulses of a period and a busy part of it on each CPU, in phases.
+//! The loads of a comparison: phases of periodic pulses on each CPU, each with a period and a busy
+//! time.
 
-/// CPUs that are loaded.
+/// Number of CPUs under load.
 pub(super) const CPUS: u32 = 4;
 
-/// A stretch of time with one kind of load.
+/// A phase with one kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Phase {
-    /// How long, ms.
+    /// Duration, ms.
     pub ms: u64,
-    /// From one pulse to the next, us.
+    /// Time from one pulse to the next, us.
     pub period_us: u64,
-    /// Length of a pulse, us; the whole period: no gaps.
+    /// Length of a pulse, us. Equal to the period for a load without gaps.
     pub busy_us: u64,
 }
 
@@ -18,7 +19,7 @@ const fn phase(ms: u64, period_us: u64, busy_us: u64) -> Phase {
     Phase { ms, period_us, busy_us }
 }
 
-/// Where each phase begins, ms, with it.
+/// The phases with their start times, ms.
 pub(super) fn begins(phases: &[Phase]) -> impl Iterator<Item = (u64, Phase)> + '_ {
     phases.iter().scan(0, |at, phase| {
         let begin = *at;
@@ -27,7 +28,7 @@ pub(super) fn begins(phases: &[Phase]) -> impl Iterator<Item = (u64, Phase)> + '
     })
 }
 
-/// The pulses of a CPU, us since the schedule's begin: from and to.
+/// The pulses of a CPU: start and end, us after the schedule's start.
 pub(super) fn pulses(phases: &[Phase]) -> Vec<(u64, u64)> {
     let mut pulses: Vec<(u64, u64)> = Vec::new();
     for (begin, phase) in begins(phases) {
@@ -45,9 +46,10 @@ pub(super) fn pulses(phases: &[Phase]) -> Vec<(u64, u64)> {
     pulses
 }
 
-/// What every CPU does, by a seed: CPU 0 a full step up and down and then a stair, CPU 1 and 2 what
-/// is drawn, CPU 3 little and at last everything. All last as long. Periods are not multiples of
-/// the tick's 4 ms: a sample would fall into every pulse or into none, as chance has it.
+/// The phases of every CPU, from a seed: CPU 0 has a full step up and down and then a staircase,
+/// CPUs 1 and 2 random phases, CPU 3 little load and full load at the end. All have the same total
+/// length. Periods are not multiples of the tick's 4 ms: otherwise samples would fall into every
+/// pulse or into none, by chance.
 pub(super) fn schedule(seed: u64) -> Vec<Vec<Phase>> {
     let stair = [10, 30, 50, 70, 90].map(|percent| phase(260, 21_300, percent * 213));
     let mut first = vec![phase(200, 1000, 0), phase(500, 1000, 1000), phase(500, 1000, 0)];
