@@ -1,8 +1,8 @@
-//! The functions of QEMU and glib that are called, found by name when the plug-in is loaded.
+//! The functions of QEMU and glib that the plug-in calls, looked up by name when it is loaded.
 //!
-//! They are looked up, not linked: the crate then links into any program, and for an emulator that
-//! lacks one, the message names it instead of the loader's error. The types are those of QEMU's
-//! documentation of the plug-in interface, version 7 (QEMU 11.1).
+//! They are looked up instead of linked, so that the crate links into any program, and so that the
+//! plug-in's error message can name a function that an emulator lacks. The types are those in
+//! QEMU's documentation of the plug-in interface, version 7 (QEMU 11.1).
 
 #![allow(unsafe_code, reason = "QEMU's C interface")]
 
@@ -26,7 +26,7 @@ pub(crate) struct Array {
     pub len: c_uint,
 }
 
-/// The beginning of a description of a register.
+/// The first fields of a register's description.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct RegisterDescription {
@@ -34,7 +34,7 @@ pub(crate) struct RegisterDescription {
     pub name: *const c_char,
 }
 
-/// A 64-bit field of a table with an entry for each CPU.
+/// A 64-bit field of a table with one entry per CPU.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Field {
@@ -49,32 +49,32 @@ pub(crate) struct Field {
 pub(crate) struct Info {
     /// `x86_64`.
     pub target_name: *const c_char,
-    /// Lowest and present version of the plug-in interface.
+    /// Lowest and current version of the plug-in interface.
     pub version: [c_int; 2],
-    /// A whole machine, not one program.
+    /// True if the emulator runs a whole machine, false for a single program.
     pub system_emulation: bool,
-    /// CPUs at the start and at most.
+    /// CPUs at the start, and the maximum.
     pub cpus: [c_int; 2],
 }
 
-/// Registers are not touched by a callback.
+/// The callback does not access registers.
 pub(crate) const NO_REGISTERS: c_int = 0;
-/// Registers are read and written, the program counter too.
+/// The callback reads and writes registers, including the program counter.
 pub(crate) const ALL_REGISTERS: c_int = 3;
 /// Inline operation: add.
 pub(crate) const ADD: c_int = 0;
 /// Condition: greater or equal.
 pub(crate) const AT_LEAST: c_int = 7;
-/// Reads and writes of memory.
+/// Both reads and writes of memory.
 pub(crate) const ANY_ACCESS: c_int = 3;
 
-/// A callback of an instruction or block: CPU and user data.
+/// A callback for an instruction or block, with the CPU and user data.
 pub(crate) type OnExecution = extern "C" fn(c_uint, *mut c_void);
-/// A callback of a CPU.
+/// A callback for a CPU.
 pub(crate) type OnCpu = extern "C" fn(c_uint, *mut c_void);
-/// A callback of a translation.
+/// A callback for a block's translation.
 pub(crate) type OnTranslation = extern "C" fn(*mut c_void, *mut c_void);
-/// A callback of the end.
+/// A callback for the emulator's exit.
 pub(crate) type OnExit = extern "C" fn(*mut c_void);
 
 macro_rules! functions {
@@ -86,7 +86,7 @@ macro_rules! functions {
         }
 
         impl Api {
-            /// Looks all of them up.
+            /// Looks up all of them.
             pub(crate) fn load() -> Result<Api, PluginError> {
                 $(
                     let name = concat!(stringify!($name), "\0");
@@ -132,7 +132,7 @@ functions! {
     qemu_plugin_set_pc: fn(u64);
 }
 
-/// The address of a symbol of this process; the name ends with a zero byte.
+/// Returns the address of a symbol of this process. `name` ends with a zero byte.
 pub(crate) fn symbol(name: &str) -> Option<*mut c_void> {
     let name = CStr::from_bytes_with_nul(name.as_bytes()).ok()?;
     // SAFETY: the name is a C string; dlsym only looks it up.

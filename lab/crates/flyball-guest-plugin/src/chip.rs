@@ -1,8 +1,9 @@
-//! The silicon as a guest's instructions see it: RDMSR, WRMSR, CPUID, P-state ports and the CPPC
-//! mailbox.
+//! The silicon's interface for a guest's instructions: RDMSR, WRMSR, CPUID, P-state ports and the
+//! CPPC mailbox.
 //!
-//! Registers that flyball-silicon does not know stay QEMU's (paging, the APIC and so on). A write
-//! that real hardware would answer with #GP is dropped: a plug-in cannot raise an exception.
+//! QEMU handles registers that flyball-silicon does not know (paging, the APIC and so on). A write
+//! that real hardware would answer with #GP is dropped, because a plug-in cannot raise an
+//! exception.
 
 use std::{
     io::Write,
@@ -26,14 +27,14 @@ pub type Mailbox = &'static [AtomicU64];
 /// The guest's memory from address 0 on, as 64-bit words.
 pub type Memory = &'static [AtomicU64];
 
-/// The silicon with what an emulator needs around it.
+/// The silicon, with the state that an emulator needs in addition.
 pub struct Chip {
     silicon: Silicon,
     class: WorkloadClass,
     activity: Vec<Activity>,
     mailbox: Option<Mailbox>,
     memory: Option<Memory>,
-    /// What the tables of hardware feedback said last, package by package.
+    /// The last content written to each package's table of hardware feedback.
     written_feedback: Vec<Option<Feedback>>,
     seen: Vec<SharedCppc>,
     p_state: Vec<u8>,
@@ -41,25 +42,25 @@ pub struct Chip {
     intel: bool,
     log: Option<Box<dyn Write + Send>>,
     trace: Option<Box<dyn Write + Send>>,
-    /// Time of the last line of the trace, ns, and each package's energy since, W ns.
+    /// Time of the trace's last line, ns, and each package's energy since then, W ns.
     traced_ns: u64,
     traced_energy: Vec<f64>,
     /// Each CPU's busy time since that line, ns.
     traced_busy: Vec<u64>,
-    /// Register writes that real hardware would have refused.
+    /// Number of register writes that real hardware would have rejected.
     pub refused: u64,
-    /// The guest may break its firmware.
+    /// True if the guest may inject firmware faults.
     breakable: bool,
 }
 
-/// TSC and its adjustment, for which an emulator has its own clock.
+/// TSC and its adjustment: an emulator has its own clock for these.
 const TIME: [u32; 2] = [msr::TSC, msr::TSC_ADJUST];
 
-/// Ratios of Atoms: nominal and turbo.
+/// Registers with ratios on Atoms: nominal and turbo.
 const ATOM_RATIOS: [u32; 2] = [0x66a, 0x66c];
 
 impl Chip {
-    /// Around `silicon`; with a mailbox if the machine keeps its CPPC registers in memory.
+    /// Wraps `silicon`. `mailbox` is needed if the machine keeps its CPPC registers in memory.
     pub fn new(silicon: Silicon, mailbox: Option<Mailbox>) -> Chip {
         let (cpus, packages) = (silicon.cpus(), silicon.topology().packages());
         let intel = silicon.spec().identity.vendor == Vendor::Intel;
@@ -87,27 +88,27 @@ impl Chip {
         chip
     }
 
-    /// The class of workload that the guest's instructions count as.
+    /// Sets the workload class of the guest's instructions.
     pub fn set_class(&mut self, class: WorkloadClass) {
         self.class = class;
     }
 
-    /// Lets the guest break its firmware by [`FAULTS`].
+    /// Lets the guest inject firmware faults with [`FAULTS`].
     pub fn make_breakable(&mut self) {
         self.breakable = true;
     }
 
-    /// The guest's memory, for the tables that firmware keeps there.
+    /// Sets the guest's memory, which has the tables that firmware writes.
     pub fn set_memory(&mut self, memory: Memory) {
         self.memory = Some(memory);
     }
 
-    /// Writes a line for every register write to `to`.
+    /// Logs a line for every register write to `to`.
     pub fn log_to(&mut self, to: Box<dyn Write + Send>) {
         self.log = Some(to);
     }
 
-    /// Writes the state once a millisecond to `to`.
+    /// Writes the silicon's state to `to` once a millisecond.
     pub fn trace_to(&mut self, mut to: Box<dyn Write + Send>) {
         let _ = writeln!(
             to,
@@ -121,7 +122,7 @@ impl Chip {
         &self.silicon
     }
 
-    /// The frequency of a CPU now, kHz; never 0.
+    /// A CPU's current frequency, kHz; never 0.
     pub fn khz(&self, cpu: usize) -> u64 {
         u64::from(self.silicon.frequency(cpu).0).max(1)
     }
@@ -131,9 +132,10 @@ impl Chip {
         (u128::from(ns) * u128::from(self.silicon.spec().clock.tsc_khz) / 1_000_000) as u64
     }
 
-    /// Moves the machine by `dt_ns`, in which each CPU was busy for so long.
+    /// Advances the machine by `dt_ns`. `busy_ns` is each CPU's busy time in this step.
     pub fn advance(&mut self, dt_ns: u64, busy_ns: impl Iterator<Item = u64>) {
-        // First: what the guest wrote during the step holds for it, as a register write does.
+        // Read the mailbox first: values that the guest wrote during the step apply to it, as with
+        // a register write.
         self.read_mailbox();
         let (class, silicon) = (self.class, &self.silicon);
         for (cpu, (activity, busy)) in self.activity.iter_mut().zip(busy_ns).enumerate() {
@@ -143,8 +145,8 @@ impl Chip {
                 memory: (class.memory_share(frequency) * 255.0) as u8,
                 ..Activity::partly(
                     busy.min(dt_ns).min(u64::from(u32::MAX)) as u32,
-                    // At least one wake-up of a CPU that also idled; how many there were the
-                    // scheduler does not count.
+                    // At least one wake-up for a CPU that was also idle. The scheduler does not
+                    // count how many there were.
                     u16::from(busy < dt_ns),
                     0,
                 )
@@ -156,7 +158,7 @@ impl Chip {
         self.trace_line(dt_ns);
     }
 
-    /// RDMSR, in the middle of a step of which this CPU has executed `elapsed_ns`. `None`: the
+    /// RDMSR, in the middle of a step of which this CPU has executed `elapsed_ns`. `None` if the
     /// register is QEMU's.
     pub fn read_msr(&self, cpu: usize, register: u32, elapsed_ns: u64) -> Option<u64> {
         if TIME.contains(&register) {
@@ -168,11 +170,11 @@ impl Chip {
         self.silicon.read_msr_within(cpu, register, elapsed_ns).ok()
     }
 
-    /// The registers of Atoms in which the kernel looks for its scale of utilisation before it
-    /// looks elsewhere (arch/x86/kernel/cpu/aperfmperf.c, slv_set_max_freq_ratio). Other processors
-    /// refuse the access; here an unknown register reads 0, the kernel would take that for an
-    /// answer and do without frequency invariance. So they hold what it would find next: the base
-    /// ratio, and turbo with four busy cores.
+    /// Registers of Atoms in which the kernel first looks for its scale of utilisation
+    /// (arch/x86/kernel/cpu/aperfmperf.c, slv_set_max_freq_ratio). Other processors reject the
+    /// access. Here an unknown register reads 0, and the kernel would use that value and do without
+    /// frequency invariance. So these registers return the values that the kernel would read next:
+    /// the base ratio, and turbo with four busy cores.
     fn atom_ratios(&self, cpu: usize, register: u32) -> Option<u64> {
         let read = |register| self.silicon.read_msr(cpu, register).ok();
         if register == ATOM_RATIOS[0] {
@@ -181,7 +183,7 @@ impl Chip {
         msr::turbo_ratio_of_four(self.silicon.spec().identity.model, read)
     }
 
-    /// WRMSR; nothing where the register is not one of the silicon's.
+    /// WRMSR. Does nothing if the silicon does not have the register.
     pub fn write_msr(&mut self, cpu: usize, register: u32, value: u64, now_ns: u64) {
         use flyball_silicon::Fault;
         if TIME.contains(&register) {
@@ -197,11 +199,12 @@ impl Chip {
             return;
         }
         let result = self.silicon.write_msr(cpu, register, value);
-        // Registers that only QEMU has, the APIC's for example.
+        // Registers that only QEMU has, for example the APIC's.
         if let Err(Fault::NoSuchRegister(_) | Fault::NoSuchCpu(_)) = result {
             return;
         }
-        // Counted and logged: a plug-in cannot raise #GP, so the guest does not see the refusal.
+        // Counted and logged: a plug-in cannot raise #GP, so the guest does not notice that the
+        // write failed.
         self.refused += u64::from(result.is_err());
         if let Some(log) = &mut self.log {
             let end = if result.is_err() { " refused" } else { "" };
@@ -214,8 +217,8 @@ impl Chip {
         }
     }
 
-    /// Bytes from QEMU for a PCI function of the silicon's, and the answers; `None` if they are
-    /// malformed.
+    /// Passes bytes from QEMU to a PCI function of the silicon and returns the reply; `None` if
+    /// they are malformed.
     pub fn pci(
         &mut self,
         connection: &mut Connection,
@@ -240,17 +243,17 @@ impl Chip {
         answers
     }
 
-    /// CPUID. `None`: the leaf is QEMU's.
+    /// CPUID. `None` if the leaf is QEMU's.
     pub fn cpuid(&self, cpu: usize, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
-        // QEMU's APIC timer does not run at the crystal's frequency, and a kernel that reads the
-        // crystal's frequency takes that for the timer's (arch/x86/kernel/tsc.c,
-        // native_calibrate_tsc): it calibrates instead.
+        // QEMU's APIC timer does not run at the crystal's frequency. A kernel that can read the
+        // crystal's frequency uses it as the timer's (arch/x86/kernel/tsc.c, native_calibrate_tsc).
+        // Without it, the kernel calibrates the timer.
         if leaf == 0x15 {
             return None;
         }
         let mut answer = self.silicon.cpuid(leaf, subleaf, cpu)?;
         if leaf == 0x8000_0008 {
-            // Width of the APIC ids and number of threads must be those of this guest.
+            // The width of the APIC ids and the number of threads must match this guest.
             let threads = (self.silicon.cpus() / self.silicon.topology().packages()).max(1) as u32;
             // CPUID 80000008h ECX: the kernel derives package and core ids from this width.
             let width = u32::BITS - (threads - 1).leading_zeros();
@@ -259,7 +262,8 @@ impl Chip {
         Some(answer)
     }
 
-    /// OUT to a P-state port: the machine's P-state of that number. `false`: no port of ours.
+    /// OUT to a P-state port: requests the P-state with that number. `false` if the port is not one
+    /// of ours.
     pub fn write_port(&mut self, cpu: usize, port: u16, value: u8, now_ns: u64) -> bool {
         if port == MARK {
             if let Some(log) = &mut self.log {
@@ -268,14 +272,14 @@ impl Chip {
             }
             return true;
         }
-        // Each CPU has a port of its own, so the port says whose state it is; which CPU executes
-        // OUT does not matter.
+        // Each CPU has its own port, so the port selects the CPU whose state changes. It does not
+        // matter which CPU executes OUT.
         let Some(owner) = self.port_owner(port) else { return false };
         let _ = cpu;
         self.p_state[owner] = value;
         if let Some(mhz) = self.p_states.get(usize::from(value)).copied() {
-            // PERF_CTL takes a ratio of the bus clock in bits 15:8, AMD's register the number of
-            // the P-state.
+            // PERF_CTL takes a ratio of the bus clock in bits 15:8. AMD's register takes the number
+            // of the P-state.
             let bus = self.silicon.spec().clock.bus_khz.max(1);
             let (register, content) = if self.intel {
                 (msr::PERF_CTL, u64::from(mhz * 1000 / bus) << 8)
@@ -287,7 +291,7 @@ impl Chip {
         true
     }
 
-    /// IN from a P-state port: what was written last.
+    /// IN from a P-state port: returns the value that was written last.
     pub fn read_port(&self, port: u16) -> Option<u8> {
         self.port_owner(port).map(|owner| self.p_state[owner])
     }
@@ -297,7 +301,7 @@ impl Chip {
         (owner < self.p_state.len()).then_some(owner)
     }
 
-    /// Puts what the registers hold at reset into the mailbox.
+    /// Writes the registers' reset values to the mailbox.
     fn fill_mailbox(&mut self) {
         let Some(mailbox) = self.mailbox else { return };
         for cpu in 0..self.silicon.cpus() {
@@ -309,7 +313,7 @@ impl Chip {
         }
     }
 
-    /// Lets the silicon see what the guest has written into the mailbox.
+    /// Passes values that the guest wrote to the mailbox on to the silicon.
     fn read_mailbox(&mut self) {
         let Some(mailbox) = self.mailbox else { return };
         for cpu in 0..self.seen.len() {
@@ -322,7 +326,7 @@ impl Chip {
                 auto_select: word(block::AUTONOMOUS),
                 epp: word(block::PREFERENCE),
             };
-            // Only what is new: each is a request to the silicon and a line of the log.
+            // Only if they changed: each is a request to the silicon and a line of the log.
             if found != self.seen[cpu] {
                 self.seen[cpu] = found;
                 self.silicon.set_shared_cppc(cpu, found);
@@ -345,7 +349,7 @@ impl Chip {
         }
     }
 
-    /// Puts the counters into the mailbox.
+    /// Writes the counters to the mailbox.
     fn write_counters(&mut self) {
         let Some(mailbox) = self.mailbox else { return };
         for cpu in 0..self.seen.len() {
@@ -353,14 +357,14 @@ impl Chip {
                 if let Ok(value) = self.silicon.read_msr(cpu, register)
                     && let Some(word) = mailbox.get((block::offset(cpu as u32) + at) as usize / 8)
                 {
-                    // One 64-bit store: the guest never reads half a counter.
+                    // One 64-bit store, so that the guest never reads half a counter.
                     word.store(value, Ordering::Relaxed);
                 }
             }
         }
     }
 
-    /// Writes the tables of hardware feedback that are not as they should be.
+    /// Writes the tables of hardware feedback that are out of date.
     fn write_feedback(&mut self) {
         if !self.silicon.spec().firmware.feedback {
             return;
@@ -371,12 +375,12 @@ impl Chip {
             if let Some(wanted) =
                 feedback.as_ref().filter(|wanted| self.written_feedback[package].as_ref() != Some(*wanted))
             {
-                // A guest may give any address. Beyond its memory there is nothing to write to;
-                // above 2 GiB addresses are not places in the file any more.
+                // A guest may set any address. Nothing is written beyond its memory. Above 2 GiB,
+                // addresses are no longer offsets in the memory's file.
                 let low = wanted.address < 1 << 31;
                 let at = if low { (wanted.address / 8) as usize } else { usize::MAX };
-                // The kernel ignores a table with the time stamp that it has already, 0 at first
-                // (intel_hfi_process_event, drivers/thermal/intel/intel_hfi.c).
+                // The kernel ignores a table whose time stamp equals the one it saw last, which
+                // starts at 0 (intel_hfi_process_event, drivers/thermal/intel/intel_hfi.c).
                 let words = wanted.table(self.silicon.now_ns().max(1));
                 let words = words
                     .chunks_exact(8)
@@ -399,7 +403,8 @@ impl Chip {
             *busy += u64::from(activity.busy_ns);
         }
         let now = self.silicon.now_ns();
-        // Steps are slices of 50 us by default: a line for each would be a gigabyte in minutes.
+        // Steps are slices of 50 us by default: with a line for each, the trace would grow to a
+        // gigabyte in minutes.
         if now / 1_000_000 == self.traced_ns / 1_000_000 {
             return;
         }
@@ -424,7 +429,7 @@ impl Drop for Chip {
 }
 
 impl Chip {
-    /// Writes out what the log and the trace hold back, and ends them.
+    /// Flushes the log and the trace, and closes them.
     pub fn end(&mut self) {
         for mut writer in [self.log.take(), self.trace.take()].into_iter().flatten() {
             let _ = writer.flush();
@@ -453,7 +458,7 @@ fn store(mailbox: Mailbox, cpu: usize, at: u32, value: u32) {
     let byte = block::offset(cpu as u32) + at;
     let shift = byte % 8 * 8;
     if let Some(word) = mailbox.get(byte as usize / 8) {
-        // Not atomic as a whole: this runs before the guest does, and later only the guest writes
+        // Not atomic as a whole: this runs before the guest starts, and later only the guest writes
         // these fields.
         let kept = word.load(Ordering::Relaxed) & !(0xffff_ffff << shift);
         word.store(kept | u64::from(value) << shift, Ordering::Relaxed);
@@ -489,7 +494,7 @@ mod tests {
         let four = intel.read_msr(0, msr::TURBO_RATIO_LIMIT, 0).unwrap() >> 24 & 0xff;
         assert_eq!(intel.read_msr(0, 0x66a, 0), Some(base << 16));
         assert_eq!(intel.read_msr(0, 0x66c, 0), Some(four));
-        // Six bits are all that the kernel looks at.
+        // The kernel reads only six bits.
         assert!(four > base && four < 64);
         assert_eq!(chip("ryzen-5750g", None).0.read_msr(0, 0x66a, 0), None);
     }

@@ -1,30 +1,32 @@
 //! Classes of workload. A class splits the time of work into the core's share, which changes with
-//! the frequency, and memory's share, which does not, and says how hard the core works meanwhile.
+//! the frequency, and memory's share, which does not. It also sets the core's activity during the
+//! work.
 //!
-//! A cycle of work takes `1 / frequency + memory_ps`. The model of memory ends there: no shared
-//! caches, no bandwidth that runs out. The effect of a frequency change on a class is therefore
-//! stated, not found out.
+//! A cycle of work takes `1 / frequency + memory_ps`. The model of memory goes no further: there
+//! are no shared caches and no bandwidth limits. The effect of a frequency change on a class is
+//! therefore an input of the model, not a result.
 
 use flyball_silicon::KiloHertz;
 
-/// Activity of a core that waits for memory, against one that executes. Estimated: most of a
-/// waiting core's clocks go on.
+/// Activity of a core that waits for memory, relative to one that executes. Estimated: most of a
+/// waiting core's clocks keep running.
 const WAITING: f64 = 0.45;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkloadClass {
-    /// Word that selects the class.
+    /// Name on command lines.
     pub name: &'static str,
-    /// The kind of work that the class stands for, and the source of its numbers.
+    /// The kind of work that the class represents, and the source of its numbers.
     pub about: &'static str,
-    /// Time for memory that goes with each cycle of the core's, ps.
+    /// Time spent on memory for each cycle of the core, ps.
     pub memory_ps: u32,
-    /// Switching activity while executing, in 1/256 of dense integer code.
+    /// Switching activity while executing, in 1/256 of dense integer code's.
     pub intensity: u16,
 }
 
 impl WorkloadClass {
-    /// Dense integer code out of the first cache: work goes with the frequency.
+    /// Dense integer code that runs from the first-level cache: its speed is proportional to the
+    /// frequency.
     pub const INTEGER: WorkloadClass = WorkloadClass {
         name: "integer",
         about: "dense integer code: as fast as the frequency",
@@ -65,8 +67,8 @@ impl WorkloadClass {
         memory / (memory + 1e9 / f64::from(frequency.0.max(1)))
     }
 
-    /// Switching activity over the whole time at a frequency, in 1/256 of dense integer code,
-    /// waiting counted in.
+    /// Mean switching activity at a frequency, including the time spent waiting, in 1/256 of dense
+    /// integer code's.
     pub fn intensity_at(&self, frequency: KiloHertz) -> u16 {
         let waiting = self.memory_share(frequency) * (1.0 - WAITING);
         (f64::from(self.intensity) * (1.0 - waiting)) as u16

@@ -1,11 +1,11 @@
 //! Replaces the emulator's virtual clock.
 //!
-//! `qemu_plugin_update_ns` is the documented way to move the emulator's clock, but under TCG it has
-//! nothing to move: the accelerator's class leaves its two hooks for the virtual clock empty. They
-//! are filled here. Where they are in the class is read off the machine code of the two functions
-//! that call them, and the result is tried before anything depends on it. These functions are
-//! exported by a QEMU that is built with loadable modules, as distributions build it; QEMU does not
-//! promise them.
+//! `qemu_plugin_update_ns` is the documented way to move the emulator's clock, but it has no effect
+//! under TCG: the accelerator's class leaves its two hooks for the virtual clock empty. This module
+//! fills them in. It finds their offsets in the class by reading the machine code of the two
+//! functions that call them, and tests the result before anything depends on it. A QEMU that is
+//! built with loadable modules, as in distributions, exports these functions, but QEMU does not
+//! guarantee them.
 
 #![allow(unsafe_code, reason = "QEMU's C interface")]
 #![allow(clippy::cast_ptr_alignment, reason = "the emulator aligns its own structures")]
@@ -64,7 +64,7 @@ const ALL_TIMERS: c_int = -1;
 /// The functions that replace the emulator's clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hooks {
-    /// The time, ns.
+    /// Returns the time, ns.
     pub get: extern "C" fn() -> i64,
     /// Sets the time, ns.
     pub set: extern "C" fn(i64),
@@ -80,21 +80,21 @@ extern "C" fn trial_set(ns: i64) {
     TRIED.store(ns, Ordering::Relaxed);
 }
 
-/// The offset in `mov offset(%rax),%rax` (48 8b 80 and four bytes), the first in a function's code:
-/// where it takes a function pointer out of a class.
+/// The offset in the first `mov offset(%rax),%rax` (48 8b 80 and four bytes) in a function's code,
+/// which loads a function pointer from a class.
 fn hook_offset(function: *const c_void) -> Option<usize> {
     // SAFETY: QEMU's two functions are longer than 47 bytes: each loads the class, tests the slot
     // and has a fall-back.
     let code = unsafe { std::slice::from_raw_parts(function.cast::<u8>(), 47) };
-    // The hook is loaded before it is called, so its load is among the first instructions of the
-    // function.
+    // The hook is loaded before it is called, so the load is among the function's first
+    // instructions.
     let at = code.windows(3).take(40).position(|bytes| bytes == [0x48, 0x8b, 0x80])?;
     let offset = u32::from_le_bytes([code[at + 3], code[at + 4], code[at + 5], code[at + 6]]) as usize;
     (offset > 0 && offset < 0x400 && offset.is_multiple_of(8)).then_some(offset)
 }
 
 impl Clock {
-    /// Replaces the clock, after a trial with functions whose effect can be seen.
+    /// Replaces the clock, after a test with functions whose effect is visible.
     pub(crate) fn take(hooks: Hooks) -> Result<Clock, PluginError> {
         let clock = Clock::load()?;
         const CLASS: &CStr = c"tcg-accel-ops";
@@ -105,8 +105,8 @@ impl Clock {
         let (Some(get), Some(set)) = (get, set) else {
             return Err(PluginError::ClockCode);
         };
-        // The two hooks are neighbours in AccelOpsClass: anything else means that the code was read
-        // wrongly.
+        // The two hooks are adjacent in AccelOpsClass. Other offsets mean that the code was
+        // misread.
         if class.is_null() || set != get + 8 {
             return Err(PluginError::ClockHooks { get, set });
         }
@@ -119,8 +119,8 @@ impl Clock {
                 class.add(set).cast::<extern "C" fn(i64)>().write(hooks.set);
             }
         };
-        // Tried before use: a wrong offset would overwrite some other hook, which must show now and
-        // not in the middle of a boot.
+        // Test first: a wrong offset would overwrite some other hook, and this must fail now, not
+        // in the middle of a boot.
         fill(Hooks { get: trial_get, set: trial_set });
         // SAFETY: these call the two trial functions, if the slots are what they are taken for.
         let seen = unsafe {
@@ -134,7 +134,7 @@ impl Clock {
         Ok(clock)
     }
 
-    /// Time until the next timer of the guest's clock, ns.
+    /// Time until the guest clock's next timer, ns.
     pub(crate) fn deadline(&self) -> Option<u64> {
         // SAFETY: reads the timer lists under their own locks.
         let ns = unsafe { (self.qemu_clock_deadline_ns_all)(VIRTUAL, ALL_TIMERS) };
@@ -142,14 +142,14 @@ impl Clock {
         u64::try_from(ns).ok()
     }
 
-    /// Moves the clock to `ns`, running the timers on the way, if all CPUs are idle; `to` is asked
-    /// for the time. Returns whether they were idle, and whether there was a timer.
+    /// If all CPUs are idle, moves the clock to the time that `to` returns, and runs the timers up
+    /// to it. Returns whether all were idle, and whether there was a timer.
     pub(crate) fn jump_if_idle(&self, to: impl FnOnce(u64) -> u64) -> (bool, bool) {
         const FILE: &CStr = c"flyball";
         // SAFETY: the big lock is taken before and released after; what is called in between needs
         // it.
         unsafe {
-            // File and line are for QEMU's own reports of lock contention.
+            // QEMU uses file and line in its own reports of lock contention.
             (self.bql_lock_impl)(FILE.as_ptr(), 1);
             let idle = (self.all_cpu_threads_idle)();
             let deadline = if idle { self.deadline() } else { None };

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 use flyball_silicon::SpecError;
 use thiserror::Error;
 
-/// Why a guest cannot have this machine with that many CPUs.
+/// Why a machine cannot be used for a guest with this number of CPUs.
 #[derive(Debug, Error)]
 pub enum MachineError {
     #[error(transparent)]

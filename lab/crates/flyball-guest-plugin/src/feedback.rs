@@ -1,9 +1,9 @@
-//! The table of hardware feedback of Intel's processors, in which firmware says what each CPU can
-//! do now.
+//! The table of hardware feedback of Intel's processors, in which firmware reports the current
+//! capabilities of each CPU.
 
 use flyball_silicon::{Silicon, msr};
 
-/// The address of the table, and its rows.
+/// The table's address and rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Feedback {
     /// Physical address.
@@ -13,8 +13,8 @@ pub(crate) struct Feedback {
 }
 
 impl Feedback {
-    /// Returns the table as it stands in memory: time stamp, change flags of each capability (all
-    /// set), and a row of eight bytes per CPU.
+    /// Returns the table as it is stored in memory: time stamp, change flags of each capability
+    /// (all set), and a row of eight bytes per CPU.
     pub(crate) fn table(&self, stamp: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(16 + 8 * self.rows.len());
         bytes.extend(stamp.to_le_bytes());
@@ -25,7 +25,7 @@ impl Feedback {
         bytes
     }
 
-    /// The table of a package, if the processor has one and the kernel has asked for it.
+    /// Returns a package's table if the processor has one and the kernel has enabled it.
     pub(crate) fn new(silicon: &Silicon, package: usize) -> Option<Feedback> {
         let topology = silicon.topology();
         let cpus: Vec<usize> =
@@ -36,8 +36,8 @@ impl Feedback {
             return None;
         }
         let rows = cpus.iter().map(|cpu| {
-            // What firmware makes of it is not published: the guaranteed frequency, and its
-            // opposite.
+            // How firmware computes these values is not published. This uses the guaranteed
+            // frequency for performance and its complement for efficiency.
             let max = u64::from(silicon.spec().core[topology.core_of(*cpu).kind].max_mhz) * 1000;
             let share = (u64::from(silicon.guaranteed(*cpu).0) * 255 / max.max(1)).min(255) as u8;
             [share, 255 - share]

@@ -1,27 +1,27 @@
-//! Where the guest's firmware keeps what is not a register: the CPPC mailbox in memory, and the
-//! P-state ports.
+//! Addresses of the guest's firmware interfaces that are not registers: the CPPC mailbox in memory,
+//! and the P-state ports.
 
-/// Guest-physical address of the CPPC mailbox: memory that is reserved in the kernel's memory map.
+/// Guest-physical address of the CPPC mailbox. It is reserved in the kernel's memory map.
 pub const MAILBOX: u64 = 0x0f00_0000;
 
-/// How much memory the kernel leaves alone there.
+/// Size of the memory there that the kernel does not use.
 pub const MAILBOX_RESERVED: u64 = 1 << 20;
 
-/// The P-state port of CPU 0; CPU n's is n above. Nothing of QEMU's q35 answers there.
+/// The P-state port of CPU 0; that of CPU n is n higher. QEMU's q35 has no device at these ports.
 pub const PORTS: u16 = 0x5600;
 
-/// A guest's mark in the log of register writes: the byte that it writes to this port, one above
-/// those of CPUs. `/dev/port` reaches it on any kernel, without a module.
+/// The guest writes a byte to this port to put a mark into the log of register writes. The port
+/// follows those of the CPUs. `/dev/port` can access it on any kernel, without a module.
 pub const MARK: u16 = PORTS + MAX_CPUS as u16;
 
-/// The most CPUs: each needs a port, a mailbox block, and an APIC id of 8 bits.
+/// Maximum number of CPUs: each needs a port, a mailbox block, and an APIC id of 8 bits.
 pub const MAX_CPUS: u32 = 255;
 
 /// Byte offsets in a processor's block of the mailbox.
 pub mod block {
     /// Size of a block; the first is the mailbox's header.
     pub const SIZE: u32 = 0x100;
-    /// Wanted performance, 32 bits.
+    /// Desired performance, 32 bits.
     pub const DESIRED: u32 = 0x00;
     /// Lower limit, 32 bits.
     pub const MINIMUM: u32 = 0x04;
@@ -29,9 +29,9 @@ pub mod block {
     pub const MAXIMUM: u32 = 0x08;
     /// CPPC enabled, 32 bits.
     pub const ENABLE: u32 = 0x0c;
-    /// The hardware chooses by itself, 32 bits.
+    /// True if the hardware selects the performance level itself, 32 bits.
     pub const AUTONOMOUS: u32 = 0x10;
-    /// Window of that choice, 32 bits.
+    /// Time window for this selection, 32 bits.
     pub const WINDOW: u32 = 0x14;
     /// Energy performance preference, 32 bits.
     pub const PREFERENCE: u32 = 0x18;
@@ -41,13 +41,13 @@ pub mod block {
     pub const GUARANTEED: u32 = 0x20;
     /// Time window, 32 bits.
     pub const TIME_WINDOW: u32 = 0x24;
-    /// Tolerance for less performance, 32 bits.
+    /// Tolerance for lower performance, 32 bits.
     pub const TOLERANCE: u32 = 0x28;
     /// Reference counter, 64 bits.
     pub const REFERENCE: u32 = 0x30;
     /// Delivered counter, 64 bits.
     pub const DELIVERED: u32 = 0x38;
-    /// Where the counters wrap, 64 bits.
+    /// Value at which the counters wrap, 64 bits.
     pub const WRAP: u32 = 0x40;
 
     /// Offset of a processor's block from the mailbox's base.

@@ -1,23 +1,24 @@
-//! The silicon inside the emulator: a QEMU TCG plug-in, and what it shares with its launcher.
+//! The silicon inside the emulator: a QEMU TCG plug-in, and the code that it shares with its
+//! launcher.
 //!
-//! What registers mean, what the firmware decides and what that costs is flyball-silicon's. The
-//! plug-in passes on what the guest asks of its processors, and keeps time:
+//! flyball-silicon defines the meaning of registers, the decisions of firmware, and their effects.
+//! The plug-in passes the guest's accesses to its processors on to it, and keeps time:
 //!
-//! - `machine`: a machine reduced to as many CPUs as the guest gets (shared with the launcher);
-//! - `layout`: where the CPPC mailbox and the P-state ports are (shared with the launcher);
+//! - `machine`: a machine reduced to the guest's number of CPUs (shared with the launcher);
+//! - `layout`: addresses of the CPPC mailbox and the P-state ports (shared with the launcher);
 //! - `settings`: the plug-in's arguments (shared with the launcher);
 //! - `error`: why a machine or an emulator cannot be used;
-//! - `chip`: the silicon as instructions see it: RDMSR, WRMSR, CPUID, ports, the mailbox;
-//! - `scheduler`: whose turn it is, for how many instructions, and what time it is: pure, fed with
-//!   events;
-//! - `class`: classes of workload, which say how busy instructions keep a core;
+//! - `chip`: the silicon's interface for instructions: RDMSR, WRMSR, CPUID, ports, the mailbox;
+//! - `scheduler`: decides which CPU runs, for how many instructions, and what time it is, purely
+//!   from events;
+//! - `class`: classes of workload, which define how instructions load a core;
 //! - `feedback`: the table of hardware feedback;
 //! - `punit`, `tpmi`, `vfio_user`, `serve`: the PCI functions of Speed Select, the memory of one of
-//!   them, the protocol in which QEMU accesses them, and the threads that answer;
-//! - `api`: the functions of QEMU that are called, found by name when the plug-in is loaded;
+//!   them, the protocol with which QEMU accesses them, and the threads that answer;
+//! - `api`: the functions of QEMU that the plug-in calls, looked up by name when it is loaded;
 //! - `clock`: replaces QEMU's virtual clock, with a self-test;
-//! - `plugin`: the callbacks. No value with a destructor lives across a call that moves the program
-//!   counter, which leaves the callback by `longjmp`.
+//! - `plugin`: the callbacks. No value with a destructor may be live across a call that moves the
+//!   program counter, because that call leaves the callback by `longjmp`.
 
 mod api;
 pub mod chip;

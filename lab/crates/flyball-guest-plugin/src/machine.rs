@@ -1,8 +1,8 @@
-//! A machine for a guest: one of flyball-silicon's, with as many CPUs as the guest gets.
+//! A machine for a guest: one of flyball-silicon's, reduced to the guest's number of CPUs.
 //!
-//! An emulated CPU costs host time, so a guest of a 160-CPU machine usually gets four. Its
-//! firmware, power and heat stay those of the machine; cores are taken away from the end. What is
-//! left of a package still has all of its uncore.
+//! An emulated CPU costs host time, so a guest of a 160-CPU machine usually gets four CPUs.
+//! Firmware, power and heat stay those of the full machine. Cores are removed from the end, and a
+//! reduced package keeps all of its uncore.
 
 use flyball_silicon::{
     MachineSpec,
@@ -11,27 +11,27 @@ use flyball_silicon::{
 
 use crate::{error::MachineError, layout::MAX_CPUS, punit};
 
-/// A machine file's content, and how much of it the guest gets.
+/// A machine file's content, and how to reduce it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reduction {
     /// The text of the machine's file.
     pub toml: String,
     /// Number of CPUs; 0 for all.
     pub cpus: u32,
-    /// The registers that carry performance requests, in place of the machine's own.
+    /// The registers for performance requests, instead of the machine's own.
     pub interface: Option<Interface>,
 }
 
-/// Ways to ask for performance that a guest may be given in place of its machine's own.
+/// Interfaces for performance requests that a guest can have instead of its machine's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interface {
     /// AMD CPPC in registers.
     CppcMsr,
     /// AMD CPPC in memory.
     CppcMailbox,
-    /// P-state registers alone, of either vendor.
+    /// P-state registers only, of either vendor.
     PStates,
-    /// Intel HWP that the firmware has not switched on, so that a driver may leave it off.
+    /// Intel HWP that the firmware has not enabled, so that a driver can leave it off.
     HwpOff,
 }
 
@@ -53,7 +53,7 @@ impl Interface {
     }
 }
 
-/// Threads, cores, packages as QEMU is to lay them out; CPU n of the guest is CPU n of the machine.
+/// Threads, cores and packages for QEMU's topology. CPU n of the guest is CPU n of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     pub packages: u32,
@@ -70,7 +70,7 @@ impl Layout {
 }
 
 impl Reduction {
-    /// The reduced machine.
+    /// Makes the reduced machine.
     pub fn make(&self) -> Result<(MachineSpec, Layout), MachineError> {
         let mut spec = MachineSpec::from_toml(&self.toml)?;
         if spec.identity.vendor == flyball_silicon::spec::Vendor::Arm {
@@ -85,7 +85,8 @@ impl Reduction {
         let layout = cut(&mut spec, wanted)?;
         let packages = spec.topology.packages as usize;
         if let Some(sst) = &mut spec.sst {
-            // Where the functions are in the guest, which is what MSR 128h and TPMI's INFO say.
+            // The functions' locations in the guest, which are also the values of MSR 128h and
+            // TPMI's INFO.
             let tpmi = sst.class == SstClass::Tpmi;
             sst.pci_bus = (0..packages).map(|package| if tpmi { 0 } else { punit::bus(package) }).collect();
         }
@@ -108,15 +109,15 @@ impl Reduction {
                 Interface::PStates => InterfaceSpec::AmdPstate,
             };
         }
-        // Checked again: what was cut away may be named by something that is left.
+        // Check again: the rest of the machine may refer to removed parts.
         spec.check().map_err(|source| MachineError::Reduced { cpus: wanted, source })?;
         Ok((spec, layout))
     }
 }
 
-/// Takes away packages, then threads, then cores, until `wanted` CPUs are left.
+/// Removes packages, then threads, then cores, until `wanted` CPUs are left.
 fn cut(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, MachineError> {
-    // QEMU numbers the threads of a core one after the other, whatever the machine does.
+    // QEMU numbers the threads of a core consecutively, whatever the machine does.
     spec.topology.numbering = Numbering::SiblingsAdjacent;
     let per_package = spec.cpus() as u32 / spec.topology.packages;
     let hybrid = spec.core.len() > 1;
@@ -139,19 +140,19 @@ fn cut(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, MachineError> {
     let mut threads = spec.core[0].threads;
     let mut cores = cores_in_package;
     if packages * cores * threads != wanted {
-        // Several cores show more of a governor than several threads of one.
+        // Several cores are a better test of a governor than several threads of one core.
         threads = if wanted <= cores_in_package { 1 } else { threads };
         if !wanted.is_multiple_of(threads) {
             return Err(MachineError::PartOfCore { cpus: wanted, threads });
         }
         cores = wanted / threads;
         let dies = spec.topology.dies;
-        // Dies that are power domains of Speed Select are kept if each still has a core.
+        // Keep dies that are power domains of Speed Select if each still has a core.
         if spec.topology.dies_are_power_domains && cores.is_multiple_of(dies) {
             set_cores(spec, &[cores / dies]);
         } else {
-            // One number for all: such a machine has one kind of cores (hybrid ones are cut
-            // elsewhere).
+            // The same number for all dies: such a machine has one kind of core (hybrid machines
+            // are reduced elsewhere).
             set_cores(spec, &[cores]);
             spec.topology.dies = 1;
         }
@@ -163,7 +164,8 @@ fn cut(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, MachineError> {
     Ok(Layout { packages, cores, threads })
 }
 
-/// A hybrid machine keeps both kinds of cores, one thread each: the big ones get the odd CPU.
+/// Reduces a hybrid machine. It keeps both kinds of cores, with one thread each; an odd CPU goes to
+/// the big cores.
 fn cut_hybrid(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, MachineError> {
     let kinds = spec.core.len() as u32;
     let all: u32 = spec.core.iter().map(|core| core.count).sum();
@@ -173,7 +175,7 @@ fn cut_hybrid(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, MachineErro
     let mut counts: Vec<u32> =
         spec.core.iter().map(|core| (core.count * wanted / all).clamp(1, core.count)).collect();
     let mut at = 0;
-    // This ends: `wanted` lies between one core of each kind and all of them.
+    // This terminates because `wanted` is between one core of each kind and all of them.
     while counts.iter().sum::<u32>() != wanted {
         let total: u32 = counts.iter().sum();
         let kind = at % counts.len();
@@ -193,7 +195,7 @@ fn cut_hybrid(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, MachineErro
     Ok(Layout { packages: 1, cores: wanted, threads: 1 })
 }
 
-/// Leaves `counts` cores of each kind, and nothing that names one that is gone.
+/// Reduces the machine to `counts` cores of each kind, and removes all references to other cores.
 fn set_cores(spec: &mut MachineSpec, counts: &[u32]) {
     let total: u32 = counts.iter().sum();
     for (core, count) in spec.core.iter_mut().zip(counts) {
@@ -206,7 +208,7 @@ fn set_cores(spec: &mut MachineSpec, counts: &[u32]) {
     topology.caches_kb.clear();
     topology.unit_cores.clear();
     topology.cores_per_cache = topology.cores_per_cache.min(total);
-    // Power domains that are not dies share what is left.
+    // Power domains that are not dies share the remaining cores.
     let mut largest = total;
     if !topology.power_domains.is_empty() {
         let domains = total.min(topology.power_domains.len() as u32).max(1);
@@ -221,7 +223,7 @@ fn set_cores(spec: &mut MachineSpec, counts: &[u32]) {
             if let Some(bf) = &mut level.bf {
                 bf.cores.retain(|core| *core < largest);
                 if bf.cores.is_empty() {
-                    // SST-BF without a core of high priority would be a feature that does nothing.
+                    // Without any high-priority core, SST-BF would have no effect.
                     bf.cores.push(largest - 1);
                 }
             }

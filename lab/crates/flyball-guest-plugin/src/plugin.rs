@@ -1,14 +1,14 @@
-//! The plug-in in QEMU's process: what it holds, and the registers of a CPU. What it does is
-//! decided in `chip` and `scheduler`; the rest is getting there and back:
+//! The plug-in in QEMU's process: its state, and access to a CPU's registers. The decisions are
+//! made in `chip` and `scheduler`; these modules connect them to QEMU:
 //!
 //! - `install`: from QEMU's first call until its CPUs run;
-//! - `translation`: which instructions are ours;
+//! - `translation`: recognises the instructions that the plug-in handles;
 //! - `callbacks`: the functions that QEMU calls;
 //! - `answers`: the instructions that the silicon answers;
 //! - `time`: turns and clocks.
 //!
-//! A panic ends the emulator: nothing unwinds out of an `extern "C"` callback. The launcher reports
-//! the message.
+//! A panic ends the emulator, because nothing may unwind out of an `extern "C"` callback. The
+//! launcher reports the message.
 
 #![allow(unsafe_code, reason = "QEMU's C interface")]
 
@@ -42,7 +42,7 @@ struct Plugin {
     settings: Settings,
     state: Mutex<State>,
     cpus: Vec<Cpu>,
-    /// The table of counters.
+    /// QEMU's table of instruction counters.
     score: usize,
     time_control: usize,
     clock: OnceLock<Clock>,
@@ -56,11 +56,11 @@ struct State {
     chip: Chip,
     scheduler: Scheduler,
     open: Open,
-    /// The counts when the machine was switched off.
+    /// The counts at the time when the machine was switched off.
     off: Option<String>,
 }
 
-/// Open loop: since when each CPU has been running.
+/// State of the open loop: since when each CPU has been running.
 struct Open {
     advanced_to: u64,
     running_since: Vec<Option<u64>>,
@@ -72,7 +72,7 @@ struct Cpu {
     tsc_aux: AtomicU32,
 }
 
-/// Pointers that QEMU gave for one CPU and that are used on that CPU's thread alone.
+/// Pointers from QEMU for one CPU. They are only used on that CPU's thread.
 struct Handles {
     ax: *mut c_void,
     bx: *mut c_void,
@@ -119,7 +119,7 @@ impl Plugin {
         }
     }
 
-    /// Writes the whole register: the instructions that give 32 bits clear the others.
+    /// Writes the whole register: instructions with a 32-bit result clear the upper half.
     fn write(&self, handles: &Handles, register: *mut c_void, value: impl Into<u64>) {
         // SAFETY: as in `read`; the array has been made eight bytes long before they are written.
         unsafe {
@@ -130,13 +130,13 @@ impl Plugin {
         }
     }
 
-    /// EDX:EAX.
+    /// Writes EDX:EAX.
     fn write_pair(&self, handles: &Handles, value: u64) {
         self.write(handles, handles.ax, value as u32);
         self.write(handles, handles.dx, (value >> 32) as u32);
     }
 
-    /// What is reported at the end.
+    /// Returns the counts to report at the end.
     fn counts(&self, state: &State) -> String {
         let packages = state.chip.silicon().topology().packages();
         let joules: f64 = (0..packages).map(|package| state.chip.silicon().energy_joules(package)).sum();

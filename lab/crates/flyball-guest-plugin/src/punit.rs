@@ -1,18 +1,18 @@
-//! The PCI functions through which a guest's drivers reach Speed Select: which there are on a
-//! machine, where they are in the guest, their configuration spaces and their memory. What the
-//! registers mean is flyball-silicon's.
+//! The PCI functions through which a guest's drivers access Speed Select: which functions a machine
+//! has, their location in the guest, their configuration spaces and their memory. flyball-silicon
+//! defines the meaning of the registers.
 //!
 //! - Ice Lake to Emerald Rapids: the mailbox, 8086:3459 (later 8086:3259), in configuration space,
 //!   for isst_if_mbox_pci; the PUNIT's registers, 8086:3451 (later 8086:3251), in memory, for
 //!   isst_if_mmio.
 //! - Granite Rapids and later: TPMI, 8086:09a7, in memory, for intel_vsec, intel_vsec_tpmi and the
-//!   drivers that they find.
+//!   drivers of the features that these find.
 //!
 //! The first two are device 30 function 1 and device 0 function 1 of a bus for each package, whose
-//! number MSR 128h says; in the guest that is a bridge. The memory driver takes the address from
-//! two words of configuration space, 0xD0 (bits from 23 up) and 0xFC (bits 22:12), which are
-//! computed to point at BAR 0 (isst_if_mmio.c). TPMI is device 3 function 1 and up of bus 0:
-//! extended configuration space does not go through a bridge of the older kind.
+//! number is in MSR 128h; in the guest the bus is behind a bridge. The memory driver computes the
+//! address from two words of configuration space, 0xD0 (bits from 23 up) and 0xFC (bits 22:12),
+//! which are set to point at BAR 0 (isst_if_mmio.c). TPMI is device 3 function 1 and up of bus 0,
+//! because a conventional PCI bridge does not pass on accesses to extended configuration space.
 
 use flyball_silicon::{MachineSpec, Silicon, spec::SstClass};
 
@@ -21,7 +21,7 @@ use crate::{
     vfio_user::{self, CONFIG},
 };
 
-/// What a function is.
+/// The kind of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The mailbox in configuration space.
@@ -32,7 +32,7 @@ pub enum Kind {
     Tpmi,
 }
 
-/// A function and its place in the guest.
+/// A function and its location in the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     pub kind: Kind,
@@ -44,7 +44,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The name of its socket in the directory of sockets.
+    /// The file name of its socket in the directory of sockets.
     pub fn socket(&self) -> String {
         let kind = match self.kind {
             Kind::Mailbox => "mailbox",
@@ -55,12 +55,12 @@ impl Place {
     }
 }
 
-/// The number of the guest's bus behind the bridge of a package: SeaBIOS numbers bridges in order.
+/// The guest's bus number behind a package's bridge: SeaBIOS numbers bridges in order.
 pub fn bus(package: usize) -> u32 {
     package as u32 + 1
 }
 
-/// The functions that a machine shows to a guest.
+/// The functions of a machine that a guest gets.
 pub fn places(spec: &MachineSpec) -> Vec<Place> {
     let Some(sst) = &spec.sst else { return Vec::new() };
     let packages = 0..spec.topology.packages as usize;
@@ -72,7 +72,7 @@ pub fn places(spec: &MachineSpec) -> Vec<Place> {
                 [place(Kind::Registers, (0, 1)), place(Kind::Mailbox, (30, 1))]
             })
             .collect(),
-        // A device has eight functions, of which the first is needed for the others to be found.
+        // A device has eight functions, and the others are only found if the first exists.
         SstClass::Tpmi => packages
             .map(|package| Place {
                 kind: Kind::Tpmi,
@@ -84,7 +84,7 @@ pub fn places(spec: &MachineSpec) -> Vec<Place> {
     }
 }
 
-/// A function while the guest runs: its configuration space. The registers are the silicon's.
+/// A function's configuration space while the guest runs. Its registers are in the silicon.
 #[derive(Debug)]
 pub struct Function {
     place: Place,
@@ -94,7 +94,7 @@ pub struct Function {
 }
 
 const BAR: usize = 0x10;
-/// The words that say where the PUNIT's registers are.
+/// Configuration words with the address of the PUNIT's registers.
 const BASE: [usize; 2] = [0xd0, 0xfc];
 /// The mailbox's words.
 const MAILBOX: [usize; 2] = [0xa0, 0xa4];
@@ -120,8 +120,8 @@ impl Function {
             function.put(4, 1 << 20);
             function.put(0x34, 0x40);
             function.put(0x40, 0x0092_0010);
-            // Intel's capability 66, TPMI: the number of entries, two doublewords each, at 0 of BAR
-            // 0.
+            // Intel's capability 66, TPMI: the number of entries, of two doublewords each, starting
+            // at offset 0 of BAR 0.
             function.put(0x100, 1 << 16 | 0x23);
             function.put(0x104, 16 << 20 | 1 << 16 | 0x8086);
             function.put(0x108, 66 | features << 16 | 2 << 24);
@@ -129,7 +129,7 @@ impl Function {
         function
     }
 
-    /// Where it is.
+    /// The function's location.
     pub fn place(&self) -> Place {
         self.place
     }
@@ -174,8 +174,8 @@ impl Function {
             return;
         }
         for (at, byte) in (at..).zip(data) {
-            // Command, cache line and latency, BAR 0 where there is one, the interrupt's line: what
-            // a kernel writes. Everything else is the hardware's.
+            // The bytes that a kernel may write: command, cache line and latency, BAR 0 if there is
+            // one, and the interrupt line. All others are read-only.
             let own =
                 matches!(at, 4 | 5 | 0x0c | 0x0d | 0x3c) || (self.memory > 0 && (BAR..BAR + 4).contains(&at));
             if own && !BASE.contains(&(at & !3)) {
@@ -184,11 +184,11 @@ impl Function {
         }
     }
 
-    /// 64 bits of memory at a multiple of 8.
+    /// Reads 64 bits of memory at a multiple of 8.
     fn memory_word(&self, silicon: &Silicon, at: u32) -> u64 {
         let package = self.place.package;
         match self.place.kind {
-            // All ones is what a read of nothing gives on PCI.
+            // On PCI, reading from a missing device returns all ones.
             Kind::Tpmi => self.tpmi.as_ref().map_or(u64::MAX, |device| device.read(silicon, at)),
             Kind::Registers => {
                 let half = |at| u64::from(silicon.mmio_read(package, at).unwrap_or(u32::MAX));
@@ -202,7 +202,8 @@ impl Function {
         match self.place.kind {
             Kind::Tpmi => {
                 let Some(device) = &mut self.tpmi else { return };
-                // An access of the guest's is within 64 bits; what it leaves of them stays.
+                // A guest's access is within 64 bits; the other bytes of the word keep their
+                // values.
                 let mut word = device.read(silicon, at & !7).to_le_bytes();
                 let from = (at & 7) as usize;
                 let count = data.len().min(8 - from);
@@ -220,12 +221,12 @@ impl Function {
     }
 }
 
-/// A function with the silicon behind it, for the time of a message.
+/// A function with the silicon behind it, for the duration of a message.
 #[derive(Debug)]
 pub struct ServedFunction<'a> {
     pub function: &'a mut Function,
     pub silicon: &'a mut Silicon,
-    /// What was written, for a log: region, offset, value.
+    /// Writes, for a log: region, offset, value.
     pub written: Vec<(u32, u64, u64)>,
 }
 
@@ -323,7 +324,7 @@ mod tests {
         let sst = (0..entries).find(|n| word(&mut served, 0, 8 * n) & 0xff == 5).unwrap();
         let at = u64::from(word(&mut served, 0, 8 * sst + 4) & 0xffff) * 1024;
         assert_eq!(word(&mut served, 0, 8 * sst) >> 8 & 0xff, 4, "two dies and two IO dies");
-        // A class of the second domain, by two writes of 32 bits.
+        // Set a class of the second domain, with two writes of 32 bits.
         let size = u64::from(word(&mut served, 0, 8 * sst) >> 16) * 4;
         served.write(0, at + size + 0x28, &0x0019_0a50u32.to_le_bytes());
         served.write(0, at + size + 0x2c, &0u32.to_le_bytes());

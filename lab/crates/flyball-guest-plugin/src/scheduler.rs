@@ -1,40 +1,41 @@
-//! Guest time: whose turn it is, for how many instructions, and what time it is.
+//! Guest time: decides which CPU runs, for how many instructions, and what time it is.
 //!
-//! Every CPU has a local time that moves with the instructions it executes, at the frequency the
-//! silicon gives it. All CPUs of the guest share one host thread; they take turns in slices of
-//! guest time, so that they run in parallel in guest time. The guest's clock moves when all have
-//! done their slice. When all are halted it jumps.
+//! Every CPU has a local time that advances with the instructions it executes, at the frequency
+//! from the silicon. All CPUs of the guest share one host thread. They take turns in slices of
+//! guest time, so that they run in parallel in guest time. The guest's clock advances when all of
+//! them have finished their slice. If all are halted, it jumps.
 //!
-//! This is pure: events go in, decisions come out. Time is in picoseconds; an instruction's share
-//! of a picosecond is carried along, so that nothing is lost and every host computes the same.
+//! The scheduler has no side effects: it takes events and returns decisions. Time is in
+//! picoseconds. Fractions of a picosecond are carried over, so that nothing is lost and every host
+//! computes the same times.
 //!
-//! How the emulator is steered: a counter for every CPU goes up with its instructions, and when it
-//! reaches [`LIMIT`] the CPU's next block of code asks [`Scheduler::limit_reached`]. A CPU that is
-//! to run gets a counter just below the limit; one that is not gets the limit itself, so that it
-//! asks again before it does anything.
+//! How the emulator is controlled: each CPU has a counter that increases with its instructions.
+//! When it reaches [`LIMIT`], the CPU's next block of code calls [`Scheduler::limit_reached`]. The
+//! counter of a CPU that may run is set just below the limit. The counter of any other CPU is set
+//! to the limit, so that the CPU calls again before it executes anything.
 
-/// The counter value at which a CPU asks.
+/// The counter value at which a CPU calls the scheduler.
 pub const LIMIT: u64 = 1 << 40;
 
 /// Picoseconds in a nanosecond.
 const PS: u64 = 1000;
 
-/// What the scheduler needs of the machine.
+/// The machine's interface for the scheduler.
 pub trait Machine {
-    /// Moves the machine by `dt_ns`, in which each CPU was busy for so many nanoseconds.
+    /// Advances the machine by `dt_ns`. `busy_ns` is each CPU's busy time in this step.
     fn advance(&mut self, dt_ns: u64, busy_ns: &[u64]);
-    /// The frequency of a CPU, kHz, never 0.
+    /// A CPU's frequency, kHz, never 0.
     fn khz(&self, cpu: usize) -> u64;
 }
 
-/// What the CPU that asked has to do.
+/// What the calling CPU must do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Set its counter to this and go on.
+    /// Set its counter to this value and continue.
     Run(u64),
     /// Set its counter to [`LIMIT`] and leave its loop: it is another CPU's turn.
     Leave,
-    /// All have done their slice: find out when the next timer is due and call
+    /// All CPUs have finished their slice: find out when the next timer expires and call
     /// [`Scheduler::slice_over`].
     AskForTimers,
 }
@@ -42,80 +43,81 @@ pub enum Next {
 /// What to do at the end of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slice {
-    /// As [`Next::Run`].
+    /// Like [`Next::Run`].
     Run(u64),
-    /// As [`Next::Leave`].
+    /// Like [`Next::Leave`].
     Leave,
-    /// Timers are due: set the counter to [`LIMIT`] and let the emulator move its clock to this
-    /// time, ns.
+    /// Timers have expired: set the counter to [`LIMIT`] and let the emulator move its clock to
+    /// this time, ns.
     MoveClock(u64),
 }
 
-/// One CPU's part.
+/// The scheduler's state for one CPU.
 #[derive(Debug, Clone, Default)]
 struct Cpu {
-    /// It has executed something since reset.
+    /// True if it has executed something since reset.
     started: bool,
     halted: bool,
-    /// It has to give way at its next question, though its slice is not over.
+    /// True if it must yield when it next calls, even if its slice is not over.
     leave: bool,
     /// Local time, ps.
     local: u64,
-    /// Part of a picosecond, in units of 1 / (256 rate).
+    /// Fraction of a picosecond, in units of 1 / (256 rate).
     part: u64,
-    /// Instructions' rate: kHz, less what the other thread of the core takes, in 1/1024.
+    /// Rate of instructions, in kHz / 1024: the frequency, reduced by the share of the core's other
+    /// thread.
     rate: u64,
-    /// The end of the slice that the rate was found for: it holds for the whole of it.
+    /// The end of the slice for which the rate was computed: it applies to the whole slice.
     rated: u64,
-    /// The counter when it was last looked at.
+    /// The counter when it was last read.
     base: u64,
-    /// Executed time that the machine has not been advanced by, ps.
+    /// Executed time by which the machine has not been advanced yet, ps.
     owed: u64,
     instructions: u64,
     /// The other thread of the core.
     sibling: Option<usize>,
 }
 
-/// How often what happened.
+/// How often each event happened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub slices: u64,
-    /// Turns given to another CPU.
+    /// Times that another CPU got its turn.
     pub turns: u64,
     /// Times that the emulator moved the clock because of timers.
     pub timers: u64,
-    /// Jumps while all were halted.
+    /// Jumps while all CPUs were halted.
     pub jumps: u64,
-    /// CPUs taken for not running.
+    /// CPUs that were assumed not to be running.
     pub stuck: u64,
 }
 
-/// See the module.
+/// The scheduler; see the module.
 #[derive(Debug)]
 pub struct Scheduler {
     cpus: Vec<Cpu>,
-    /// Cycles an instruction, 1/256.
+    /// Cycles per instruction, in 1/256.
     cycles: u64,
-    /// Time for memory that goes with each cycle, ps.
+    /// Time spent on memory for each cycle, ps.
     memory_ps: u64,
-    /// Throughput of a thread while the other one of its core is busy, in 1/1024.
+    /// Throughput of a thread while the core's other thread is busy, in 1/1024.
     share: u64,
     slice: u64,
     slice_end: u64,
     /// The guest's clock, ns.
     clock: u64,
-    /// Up to where the machine has been advanced, ns.
+    /// Time up to which the machine has been advanced, ns.
     advanced_to: u64,
     /// Local time of the CPU that was halted last, ps.
     last: u64,
-    /// Local time of a CPU when it last wrote to its interrupt controller, ps: a CPU that wakes up
-    /// in the middle of a slice was woken then.
+    /// Local time of the CPU that last wrote to its interrupt controller, ps. A CPU that wakes up
+    /// in the middle of a slice was woken at this time.
     sent: u64,
-    /// All were halted, and the first has woken up.
+    /// All CPUs were halted, and the first has woken up.
     waking: bool,
-    /// PAUSEs since the present turn began.
+    /// PAUSEs since the current turn began.
     pauses: u32,
-    /// The counter of the CPU in its slice when another one last asked.
+    /// The counter of the CPU in its slice when another CPU last called.
     seen: u64,
     current: Option<usize>,
     turn: Option<usize>,
@@ -126,9 +128,9 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// For `cpus` CPUs; `cycles` an instruction in 1/256, with each of which go `memory_ps` that no
-    /// frequency changes; slices of `slice_ns`; `threads` a core, of which each gets `share`/1024
-    /// of the core's speed when both are busy.
+    /// For `cpus` CPUs. An instruction takes `cycles`, in 1/256, and each cycle takes `memory_ps`
+    /// more, at any frequency. Slices are `slice_ns` long. A core has `threads` threads; when both
+    /// are busy, each gets `share`/1024 of the core's speed.
     pub fn new(
         cpus: usize,
         cycles: u32,
@@ -178,7 +180,8 @@ impl Scheduler {
         self.current
     }
 
-    /// Time that `instructions` take at a CPU's rate, ps, and what is left of a picosecond.
+    /// How long `instructions` take at a CPU's rate, ps, and the remaining fraction of a
+    /// picosecond.
     fn duration(&self, cpu: usize, instructions: u64) -> (u64, u64) {
         let cpu = &self.cpus[cpu];
         let units = u128::from(instructions) * self.instruction(cpu.rate) + u128::from(cpu.part);
@@ -186,34 +189,35 @@ impl Scheduler {
         ((units / ps) as u64, (units % ps) as u64)
     }
 
-    /// What an instruction takes at a rate, in picoseconds times 256 times the rate. Memory's part
-    /// is that of a CPU alone: what waits leaves the core to its other thread.
+    /// Duration of an instruction at a rate, in picoseconds times 256 times the rate. Memory's part
+    /// does not depend on the other thread: a CPU that waits leaves the core to it.
     fn instruction(&self, rate: u64) -> u128 {
         // cycles/256 cycles at rate/1024 kHz: 1e9 * 1024 / 256 = 4e9 ps an instruction and kHz.
         u128::from(self.cycles) * (4_000_000_000 * 256 + u128::from(self.memory_ps) * u128::from(rate))
     }
 
-    /// A CPU's local time with its counter at `counter`, ps.
+    /// A CPU's local time when its counter is `counter`, ps.
     fn local_at(&self, cpu: usize, counter: u64) -> u64 {
         let executed = counter.saturating_sub(self.cpus[cpu].base);
         self.cpus[cpu].local + self.duration(cpu, executed).0
     }
 
-    /// What time it is for a CPU whose counter is at `counter`, ns.
+    /// The time for a CPU whose counter is `counter`, ns.
     pub fn time_of(&self, cpu: usize, counter: u64) -> u64 {
         let local =
             if self.current == Some(cpu) { self.local_at(cpu, counter) } else { self.cpus[cpu].local };
         (local / PS).max(self.clock)
     }
 
-    /// Time that a CPU has executed and the machine does not know of, ns: its counters count it.
+    /// Time that a CPU has executed and by which the machine has not been advanced, ns. The CPU's
+    /// own counters include it.
     pub fn unaccounted(&self, cpu: usize, counter: u64) -> u64 {
         let more =
             if self.current == Some(cpu) { self.local_at(cpu, counter) - self.cpus[cpu].local } else { 0 };
         (self.cpus[cpu].owed + more) / PS
     }
 
-    /// The clock as seen by the thread that runs the CPUs, ns.
+    /// The clock as the CPUs' thread sees it, ns.
     pub fn clock_for_cpus(&self, counter: impl FnOnce(usize) -> u64) -> u64 {
         self.current.map_or(self.clock, |cpu| self.time_of(cpu, counter(cpu)))
     }
@@ -229,7 +233,7 @@ impl Scheduler {
         state.owed += time;
     }
 
-    /// Forgets what a counter says, for a CPU that is not to be charged.
+    /// Drops a CPU's count of instructions, so that it is not charged for them.
     fn forget(&mut self, cpu: usize) {
         self.cpus[cpu].base = LIMIT;
     }
@@ -241,19 +245,19 @@ impl Scheduler {
         let rate = machine.khz(cpu).max(1) * if busy_sibling { self.share } else { 1024 };
         let slice_end = self.slice_end;
         let state = &mut self.cpus[cpu];
-        // The same for the whole slice: a CPU that the host interrupts in the middle of it
-        // continues unchanged.
+        // The rate is constant for the whole slice, so that a CPU that the host interrupts in the
+        // middle of it continues unchanged.
         if state.rated != slice_end && state.rate != rate {
             state.rate = rate;
             state.part = 0;
         }
         state.rated = slice_end;
         let rate = state.rate;
-        // 128 bits: picoseconds times kHz times 256 pass 2^64 within a second.
+        // 128 bits: picoseconds times kHz times 256 exceed 2^64 within a second.
         let left = u128::from(to.saturating_sub(state.local)) * u128::from(rate) * 256;
         let left = left.saturating_sub(u128::from(state.part));
-        // Rounded up: a CPU never stops short of its slice's end, which would make it ask again
-        // without progress. At most 2^30 keeps the counter below its limit.
+        // Rounded up: if a CPU stopped before the end of its slice, it would call again without
+        // progress. The maximum of 2^30 keeps the counter below its limit.
         let instructions = left.div_ceil(self.instruction(rate)).clamp(1, 1 << 30) as u64;
         let state = &mut self.cpus[cpu];
         state.base = LIMIT - instructions;
@@ -265,12 +269,12 @@ impl Scheduler {
         base
     }
 
-    /// The first CPU that has something to do.
+    /// The first CPU that is not halted.
     fn first_awake(&self) -> Option<usize> {
         self.cpus.iter().position(|cpu| cpu.started && !cpu.halted)
     }
 
-    /// Ends the turn of `cpu`; the next CPU in order that still has some of the slice goes on.
+    /// Ends the turn of `cpu`. The next CPU in order that has not finished its slice continues.
     fn give_way(&mut self, cpu: usize) {
         let count = self.cpus.len();
         self.turn = (1..count).map(|step| (cpu + step) % count).find(|next| self.is_ready(*next));
@@ -279,32 +283,33 @@ impl Scheduler {
         self.counts.turns += 1;
     }
 
-    /// Whether a CPU has still some of this slice to do.
+    /// Whether a CPU has not finished this slice yet.
     fn is_ready(&self, cpu: usize) -> bool {
         let cpu = &self.cpus[cpu];
         cpu.started && !cpu.halted && cpu.local < self.slice_end
     }
 
-    /// How often to wait for a CPU that does not come: more often than the host can interrupt in a
-    /// row, because that must not change which CPU runs. A CPU in reset is not waited for twice.
+    /// How often to wait for a CPU that does not call: more often than the host can interrupt in a
+    /// row, because interruptions must not change which CPU runs. The scheduler does not wait twice
+    /// for a CPU in reset.
     fn max_waits(&self) -> usize {
         200 * self.cpus.len()
     }
 
-    /// Takes note that a CPU which was halted or in reset runs again. False: it has to wait, since
-    /// all were halted and others may wake up at the same time.
+    /// Records that a CPU which was halted or in reset runs again. Returns false if it must wait,
+    /// because all were halted and others may wake up at the same time.
     fn note_awake(&mut self, cpu: usize, clock: u64) -> bool {
         if self.cpus[cpu].halted || !self.cpus[cpu].started {
-            // It wakes up no earlier than what woke it: a timer at the clock's time, or another
-            // CPU. Its turn may come later, but from now on it has one.
+            // It wakes up no earlier than the event that woke it: a timer at the clock's time, or
+            // another CPU. Its turn may come later, but from now on it gets turns.
             let now = self.sent.max(clock);
             let state = &mut self.cpus[cpu];
             state.local = state.local.max(now);
             state.halted = false;
             state.started = true;
-            // One timer may wake several at once, and QEMU's round-robin order among them is not
-            // deterministic. So none goes on before all have had the chance to report that they are
-            // awake: then the first one does.
+            // A timer may wake several CPUs at once, and QEMU's round-robin order among them is not
+            // deterministic. So no CPU continues until all have had the chance to report that they
+            // are awake. Then the first one continues.
             let alone = (0..self.cpus.len())
                 .all(|other| other == cpu || self.cpus[other].halted || !self.cpus[other].started);
             if self.current.is_none() && alone && self.cpus.len() > 1 {
@@ -313,14 +318,15 @@ impl Scheduler {
             }
         } else if self.waking && self.current.is_none() {
             self.waking = false;
-            // The first in number, not the one that asked: who asks first depends on the host.
+            // The CPU with the lowest number, not the caller: the host decides which one calls
+            // first.
             self.turn = self.first_awake();
         }
         !(self.waking && self.current.is_none())
     }
 
-    /// A CPU's counter has reached the limit: its slice is over, or it comes back from wherever it
-    /// was. `counter` is that CPU's counter, `other` gives that of another.
+    /// A CPU's counter has reached the limit: its slice is over, or the CPU has re-entered its
+    /// loop. `counter` is that CPU's counter, and `other` returns another CPU's.
     pub fn limit_reached(
         &mut self,
         machine: &mut impl Machine,
@@ -334,7 +340,8 @@ impl Scheduler {
             return Next::Leave;
         }
         if let Some(current) = self.current.filter(|current| *current != cpu) {
-            // It left in the middle of its slice (PAUSE, a kick of the host's): it goes on first.
+            // The current CPU left in the middle of its slice (PAUSE, a kick from the host): it
+            // continues first.
             let progress = other(current);
             self.yields = if progress == self.seen { self.yields + 1 } else { 0 };
             self.seen = progress;
@@ -348,7 +355,7 @@ impl Scheduler {
             self.current = None;
         }
         if let Some(turn) = self.turn.filter(|turn| *turn != cpu) {
-            // Not yet: the order must not depend on when the host interrupts.
+            // Not its turn yet: the order must not depend on when the host interrupts.
             if self.cpus[turn].started && !self.cpus[turn].halted {
                 self.waits += 1;
                 if self.waits <= self.max_waits() {
@@ -365,18 +372,18 @@ impl Scheduler {
             self.forget(cpu);
             self.cpus[cpu].local = self.cpus[cpu].local.max(clock);
         }
-        // The clock has jumped beyond the slice while all were halted.
+        // The clock has jumped beyond the slice while all CPUs were halted.
         if self.slice_end <= clock {
             self.slice_end = clock + self.slice;
             self.counts.slices += 1;
         }
-        // The clock moves only when every CPU that runs has done its slice.
+        // The clock advances only after every running CPU has finished its slice.
         let others_ready = (0..self.cpus.len()).any(|other| other != cpu && self.is_ready(other));
         let leave = std::mem::take(&mut self.cpus[cpu].leave);
         if self.cpus[cpu].local < self.slice_end {
             if leave {
-                // It has written to its APIC, or spins: perhaps another CPU is to wake up, or has
-                // what it waits for.
+                // It has written to its APIC, or spins: another CPU may be about to wake up, or may
+                // have what this one waits for.
                 self.give_way(cpu);
                 return Next::Leave;
             }
@@ -390,12 +397,12 @@ impl Scheduler {
                 self.give_way(cpu);
                 return Next::Leave;
             }
-            // They do not come: in reset, they will not run until they are started.
+            // They do not call, so they are in reset and will not run until they are started.
             self.counts.stuck += 1;
             for other in 0..self.cpus.len() {
                 if other != cpu && self.is_ready(other) {
-                    // A CPU in reset does not ask, and QEMU does not report resets to a plug-in:
-                    // one that never comes is taken for such a CPU.
+                    // A CPU in reset does not call, and QEMU does not report resets to a plug-in.
+                    // So a CPU that never calls is assumed to be in reset.
                     self.cpus[other].started = false;
                 }
             }
@@ -405,7 +412,7 @@ impl Scheduler {
         Next::AskForTimers
     }
 
-    /// All CPUs have done the slice; `deadline` is the time until the next timer from the clock on,
+    /// All CPUs have finished the slice. `deadline` is the time from the clock to the next timer,
     /// ns.
     pub fn slice_over(&mut self, machine: &mut impl Machine, cpu: usize, deadline: Option<u64>) -> Slice {
         if deadline.is_some_and(|deadline| (self.clock + deadline) * PS <= self.slice_end) {
@@ -426,12 +433,13 @@ impl Scheduler {
         Slice::Run(self.grant(machine, cpu, end))
     }
 
-    /// The clock is `ns` now, never less than before; the machine is advanced by what its CPUs did
-    /// until then.
+    /// Sets the clock to `ns`, which never decreases, and advances the machine by its CPUs' work up
+    /// to then.
     pub fn move_clock(&mut self, machine: &mut impl Machine, ns: u64) {
         self.clock = self.clock.max(ns);
         if self.clock * PS >= self.slice_end && self.current.is_none() {
-            // A new slice begins with the first, not with the one that the host lets ask first.
+            // A new slice begins with the first CPU, not with the one that the host lets call
+            // first.
             self.turn = self.first_awake();
         }
         let passed = self.clock - self.advanced_to;
@@ -439,8 +447,8 @@ impl Scheduler {
             return;
         }
         self.advanced_to = self.clock;
-        // A CPU may have run beyond the clock, by a block of code: what is too much it owes to the
-        // next step.
+        // A CPU may have run past the clock, by a block of code. The excess counts in the next
+        // step.
         for (cpu, busy) in self.cpus.iter_mut().zip(&mut self.busy) {
             *busy = (cpu.owed / PS).min(passed);
             cpu.owed -= *busy * PS;
@@ -448,26 +456,25 @@ impl Scheduler {
         machine.advance(passed, &self.busy);
     }
 
-    /// A CPU executes HLT. Says whether all are halted now.
+    /// A CPU executes HLT. Returns whether all CPUs are halted now.
     pub fn halt(&mut self, cpu: usize, counter: u64) -> bool {
         if self.current == Some(cpu) {
             self.account(cpu, counter);
         }
         self.current = None;
-        // It may be ahead of the clock: time must not be jumped to before it.
+        // It may be ahead of the clock, and the clock must not jump to an earlier time.
         self.last = self.cpus[cpu].local;
         self.cpus[cpu].halted = true;
         self.forget(cpu);
         self.all_halted()
     }
 
-    /// Whether no CPU has anything to do.
+    /// Whether all CPUs are halted.
     pub fn all_halted(&self) -> bool {
         self.cpus.iter().all(|cpu| cpu.halted || !cpu.started)
     }
 
-    /// A CPU writes to its interrupt controller. Says whether its counter is to be set to
-    /// [`LIMIT`].
+    /// A CPU writes to its interrupt controller. Returns whether to set its counter to [`LIMIT`].
     pub fn interrupts_sent(&mut self, cpu: usize, counter: u64) -> bool {
         if self.current != Some(cpu) {
             return false;
@@ -479,8 +486,8 @@ impl Scheduler {
         true
     }
 
-    /// A CPU executes PAUSE: it spins, and after some turns lets others run. Says whether its
-    /// counter is to be set to [`LIMIT`].
+    /// A CPU executes PAUSE: it spins, and after some PAUSEs lets others run. Returns whether to
+    /// set its counter to [`LIMIT`].
     pub fn pause(&mut self, cpu: usize, counter: u64) -> bool {
         const SPINS: u32 = 6;
         if self.current != Some(cpu) {
@@ -497,13 +504,13 @@ impl Scheduler {
         true
     }
 
-    /// All CPUs are halted and the next timer is `deadline` ns away: the time to jump to, at most
-    /// `most` ns from now.
+    /// All CPUs are halted and the next timer is `deadline` ns away. Returns the time to jump to,
+    /// at most `most` ns from now.
     pub fn jump(&mut self, deadline: u64, most: u64) -> u64 {
         self.counts.jumps += 1;
-        // Time that the last one to halt has already used.
+        // Time that the CPU which was halted last has already used.
         let to = (self.clock + deadline).max(self.last.div_ceil(PS)).min(self.clock + most);
-        // Always forward: a deadline of 0 would otherwise be asked for again for ever.
+        // Always forward: a deadline of 0 would otherwise be returned again forever.
         let to = to.max(self.clock + 1);
         self.last = self.last.max(to * PS);
         to

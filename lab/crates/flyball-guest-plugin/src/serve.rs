@@ -1,9 +1,9 @@
 //! Threads that serve the machine's PCI functions to QEMU, one per function: `punit` behind
 //! `vfio_user` on a Unix socket.
 //!
-//! QEMU, which this runs in, is the client: a CPU that accesses a function waits for the answer, so
-//! that an access takes effect before the guest's next instruction, as on hardware, and guest time
-//! does not pass meanwhile.
+//! The client is QEMU, in the same process. A CPU that accesses a function waits for the answer. So
+//! an access takes effect before the guest's next instruction, as on hardware, and no guest time
+//! passes during it.
 
 use std::{
     io::{self, Read, Write},
@@ -18,8 +18,8 @@ use crate::{
     vfio_user::Connection,
 };
 
-/// Listens on the function's socket in `dir` and serves each connection: `answer` gets each
-/// message's bytes.
+/// Listens on the function's socket in `dir` and serves each connection. `answer` is called with
+/// each message's bytes.
 pub(crate) fn start(
     dir: &Path,
     place: Place,
@@ -30,12 +30,12 @@ pub(crate) fn start(
     let error = |source: io::Error| PluginError::File { what: "serve", path: path.clone(), source };
     let listener = UnixListener::bind(&path).map_err(error)?;
     let serve = move || {
-        // One client after the other; QEMU makes one connection and keeps it.
+        // One client at a time; QEMU makes one connection and keeps it.
         for mut stream in listener.incoming().flatten() {
             let mut connection = Connection::default();
             let mut bytes = vec![0; 16 * 1024];
-            // A plain read: descriptors of the guest's memory that come along are closed by the
-            // kernel.
+            // A plain read: the kernel closes descriptors of the guest's memory that are sent with
+            // the data.
             while let Ok(count) = stream.read(&mut bytes) {
                 // 0 bytes: QEMU has closed the connection.
                 let answers =

@@ -1,4 +1,5 @@
-//! The plug-in's arguments: written by the launcher, read by the plug-in, `key=value` each.
+//! The plug-in's arguments, each as `key=value`: the launcher writes them and the plug-in reads
+//! them.
 
 use std::path::PathBuf;
 
@@ -7,9 +8,9 @@ use crate::{class::WorkloadClass, error::PluginError, machine::Interface};
 /// How time passes in the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Time {
-    /// As on the host, at full speed: for tests that do not need time.
+    /// Like host time, at full speed: for tests that do not depend on time.
     Open,
-    /// By executed instructions at the frequency that the silicon gives.
+    /// With executed instructions, at the frequency from the silicon.
     Closed,
 }
 
@@ -18,38 +19,37 @@ pub enum Time {
 pub struct Settings {
     /// File with the machine's TOML.
     pub machine: PathBuf,
-    /// CPUs of the guest.
+    /// Number of the guest's CPUs.
     pub cpus: u32,
-    /// In place of the machine's interface.
+    /// Used instead of the machine's interface.
     pub interface: Option<Interface>,
     pub time: Time,
-    /// The silicon's seed.
+    /// The silicon's random seed.
     pub seed: u64,
-    /// The guest's memory, where the mailbox is in it.
+    /// The file of the guest's memory, if the mailbox is in it.
     pub memory: Option<PathBuf>,
-    /// A file for every register write.
+    /// A file to log every register write to.
     pub log: Option<PathBuf>,
     /// A file for the silicon's state, one line per millisecond of guest time.
     pub trace: Option<PathBuf>,
-    /// The directory where the sockets of PCI functions are made, on a machine that has such
-    /// functions.
+    /// The directory for the sockets of PCI functions, if the machine has such functions.
     pub sockets: Option<PathBuf>,
     /// Cycles per instruction, in 1/256 (closed loop).
     pub cycles: u32,
-    /// The memory's part of an instruction's time (closed loop).
+    /// Memory's part of an instruction's time (closed loop).
     pub class: WorkloadClass,
-    /// The guest may break its firmware by [`FAULTS`].
+    /// True if the guest may inject firmware faults with [`FAULTS`].
     pub faults: bool,
     /// Length of a CPU's turn, nanoseconds of guest time (closed loop).
     pub slice_ns: u64,
 }
 
-/// Default cycles per instruction: 16, with which a guest second takes about a host second.
+/// Default cycles per instruction: with 16, a guest second takes about a host second.
 pub const CYCLES: u32 = 16 * 256;
 
-/// A register that no processor has, in the range that is left to emulators (Intel's manual, volume
-/// 4, 2.1: from 40000000h to 400000FFh): what is written there breaks the firmware, 0 repairs it.
-/// Bit 0: mailboxes stay busy. Bit 1: Speed Select refuses changes, without announcing it. Bit 2:
+/// A register that no processor has, in the range that is reserved for emulators (Intel's manual,
+/// volume 4, 2.1: from 40000000h to 400000FFh). Writing to it injects firmware faults; 0 ends them.
+/// Bit 0: mailboxes stay busy. Bit 1: Speed Select rejects changes without announcing it. Bit 2:
 /// performance levels are locked.
 pub const FAULTS: u32 = 0x4000_00fb;
 
@@ -77,8 +77,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The settings as arguments, for QEMU's `-plugin FILE,ARG,ARG`; a comma in a path is doubled
-    /// there.
+    /// Returns the settings as arguments for QEMU's `-plugin FILE,ARG,ARG`, with commas in paths
+    /// doubled.
     pub fn arguments(&self) -> Vec<String> {
         let mut out = vec![
             format!("machine={}", self.machine.display()),
@@ -100,7 +100,7 @@ impl Settings {
         for (key, path) in paths {
             out.extend(path.as_ref().map(|path| format!("{key}={}", path.display())));
         }
-        // QEMU's option parser takes a single comma for the end of the argument.
+        // QEMU's option parser ends an argument at a single comma.
         out.into_iter().map(|arg| arg.replace(',', ",,")).collect()
     }
 
@@ -126,8 +126,8 @@ impl Settings {
                 "class" => settings.class = WorkloadClass::named(value).ok_or_else(bad)?,
                 "slice" => {
                     settings.slice_ns =
-                        // A longer slice than QEMU's main thread sees the clock behind (`LAG`)
-                        // would let it run the guest's timers.
+                        // If a slice were longer than the lag of the clock on QEMU's main thread
+                        // (`LAG`), that thread would run the guest's timers.
                         value.parse().ok().filter(|n| (1_000..=1_000_000).contains(n)).ok_or_else(bad)?;
                 }
                 _ => return Err(bad()),

@@ -1,18 +1,18 @@
 //! The memory of the TPMI device (8086:09a7, one per package), as intel_vsec, intel_vsec_tpmi and
-//! the drivers on top of them find it: a table of features at the start, then the registers of each
-//! feature, one instance a power domain.
+//! the drivers above them expect it: a table of features at the start, then the registers of each
+//! feature, with one instance per power domain.
 //!
-//! | at | feature | what is there |
+//! | at | feature | content |
 //! |---|---|---|
 //! | 0 | | the table (PFS): 64 bits a feature, see [`TpmiDevice`] |
-//! | 4 KiB | 0x80 control | the mailbox through which a driver asks whether a feature may be used |
+//! | 4 KiB | 0x80 control | the mailbox with which a driver asks whether it may use a feature |
 //! | 8 KiB | 0x81 info | the device's PCI address and the package's number |
-//! | 12 KiB | 0x02 uncore | with TPMI clusters: header, cluster's place, status, control |
+//! | 12 KiB | 0x02 uncore | with TPMI clusters: header, cluster's offset, status, control |
 //! | 16 KiB | 0x05 Speed Select | the blocks of flyball-silicon |
 //!
-//! A device is to show PCI Express extended capability 0x23 with vendor 8086 and id 66 (TPMI), with
-//! the number of entries, an entry size of 2 doublewords and table offset 0 in its first memory
-//! region.
+//! The device must have PCI Express extended capability 0x23 with vendor 8086 and id 66 (TPMI),
+//! with the number of entries, an entry size of 2 doublewords and table offset 0 in its first
+//! memory region.
 
 use flyball_silicon::{Silicon, spec::SstClass};
 
@@ -26,32 +26,33 @@ const AT_CONTROL: u32 = 4 * KIB;
 const AT_INFO: u32 = 8 * KIB;
 const AT_UNCORE: u32 = 12 * KIB;
 const AT_SST: u32 = 16 * KIB;
-/// Bytes of an uncore instance: header, cluster's place, status, control, two advanced registers.
+/// Bytes of an uncore instance: header, cluster's offset, status, control, two advanced registers.
 const UNCORE_BYTES: u32 = 48;
 
 /// Completion codes of the control mailbox (TPMI_CMD_STATUS_SUCCESS in
 /// drivers/platform/x86/intel/tpmi.c).
 const SUCCESS: u64 = 0x40;
 const FAILED: u64 = 0x80;
-/// The control mailbox's only command here: the state of a feature.
+/// The only command that the control mailbox supports here: the state of a feature.
 const GET_STATE: u64 = 0x10;
 
-/// The TPMI device of a package. What its registers mean is flyball-silicon's.
+/// The TPMI device of a package. flyball-silicon defines the meaning of its registers.
 #[derive(Clone, Debug)]
 pub(crate) struct TpmiDevice {
-    /// Entries of the table of features; each is 8 bytes: identity (7:0), instances (15:8),
-    /// doublewords an instance (31:16), place in KiB (47:32), attribute (49:48).
+    /// Number of entries in the table of features. Each entry has 8 bytes: identity (7:0),
+    /// instances (15:8), doublewords per instance (31:16), offset in KiB (47:32), attribute
+    /// (49:48).
     pub(crate) features: u32,
-    /// Bytes of memory, a power of two.
+    /// Size of the memory in bytes, a power of two.
     pub(crate) bytes: u32,
-    /// The PCI bus that INFO gives for the device; it is device 3, function 1.
+    /// The device's PCI bus, as reported by INFO. It is device 3, function 1.
     pub(crate) bus: u32,
     package: usize,
     /// The control mailbox: status and command.
     control: [u64; 2],
 }
 
-/// One feature: identity, place, bytes an instance, instances.
+/// One feature: identity, offset, bytes per instance, instances.
 type Feature = (u32, u32, u32, u32);
 
 fn features(silicon: &Silicon) -> Vec<Feature> {
@@ -65,7 +66,7 @@ fn features(silicon: &Silicon) -> Vec<Feature> {
 }
 
 impl TpmiDevice {
-    /// The TPMI device of a package; `None` on a machine that has none.
+    /// The TPMI device of a package; `None` if the machine has none.
     pub(crate) fn new(silicon: &Silicon, package: usize) -> Option<TpmiDevice> {
         let sst = silicon.spec().sst.as_ref().filter(|s| s.class == SstClass::Tpmi)?;
         if package >= silicon.topology().packages() {
@@ -84,11 +85,11 @@ impl TpmiDevice {
         })
     }
 
-    /// Reads 64 bits of memory; `offset` is a multiple of 8. What is not there reads 0.
+    /// Reads 64 bits of memory; `offset` is a multiple of 8. Missing registers read 0.
     pub(crate) fn read(&self, silicon: &Silicon, offset: u32) -> u64 {
         let features = features(silicon);
         if let Some(&(id, at, size, count)) = features.get(offset as usize / 8) {
-            // Attribute 1: the registers are for the system's drivers.
+            // Attribute 1: the registers are for the operating system's drivers.
             let place = u64::from(at / KIB) << 32 | 1 << 48;
             return u64::from(id) | u64::from(count) << 8 | u64::from(size / 4) << 16 | place;
         }
@@ -97,14 +98,14 @@ impl TpmiDevice {
             SST => silicon.tpmi_read(self.package, domain as usize, register).unwrap_or(0),
             UNCORE => silicon.uncore_cluster_read(self.package, domain as usize, register),
             CONTROL => self.control.get(register as usize / 8).copied().unwrap_or(0),
-            // Header, then function, device, bus, package (isst's and the uncore's drivers take the
-            // package from here).
+            // Header, then function, device, bus, package (isst's and the uncore's drivers read the
+            // package here).
             _ if register == 0 => 2,
             _ => 1 | 3 << 3 | u64::from(self.bus & 0xff) << 8 | (self.package as u64 & 0xff) << 16,
         }
     }
 
-    /// Writes 64 bits of memory; read-only and missing parts stay as they are.
+    /// Writes 64 bits of memory. Read-only and missing registers do not change.
     pub(crate) fn write(&mut self, silicon: &mut Silicon, offset: u32, value: u64) {
         let Some((id, domain, register)) = find(&features(silicon), offset) else { return };
         match id {
@@ -117,9 +118,9 @@ impl TpmiDevice {
         }
     }
 
-    /// The mailbox for features' states. Status register: run (0), owner (5:4, 1 is the system),
-    /// done with it (6), completion code (15:8). Command register: command (7:0), in the upper half
-    /// the feature (47:40) and then the answer.
+    /// The mailbox for features' states. Status register: run (0), owner (5:4, 1 is the operating
+    /// system), done with it (6), completion code (15:8). Command register: command (7:0), in the
+    /// upper half the feature (47:40) and then the answer.
     fn control_mailbox(&mut self, silicon: &Silicon, register: u32, value: u64) {
         let known = |id: u64| features(silicon).iter().any(|f| u64::from(f.0) == id);
         let blocked = silicon.spec().sst.as_ref().is_some_and(|s| s.write_blocked);
@@ -135,9 +136,9 @@ impl TpmiDevice {
                     [1 << 4 | FAILED << 8, command]
                 }
             }
-            // The system is done with the mailbox, which is then free for others.
+            // The operating system is done with the mailbox, and releases it.
             0 if value & 1 << 6 != 0 => [0, command],
-            // A command makes the system the owner.
+            // A command makes the operating system the owner.
             8 => [1 << 4, value],
             _ => [status, command],
         };
@@ -162,7 +163,7 @@ mod tests {
         Silicon::new(MachineSpec::builtin("tpmi-large").unwrap(), 0).unwrap()
     }
 
-    /// The place and size of a feature, read from the table as a driver does.
+    /// The offset and size of a feature, read from the table as a driver does.
     fn feature(s: &Silicon, device: &TpmiDevice, id: u64) -> (u32, u32, u32) {
         let mut entries = (0..device.features).map(|n| device.read(s, 8 * n));
         let entry = entries.find(|e| e & 0xff == id).unwrap();
@@ -178,7 +179,8 @@ mod tests {
         let (at, size, count) = feature(&s, &first, 0x05);
         assert_eq!(count, 5, "three dies, two IO dies");
         assert_eq!(first.read(&s, at) & 0xff, 1, "version of the interface");
-        // Core power of the third domain of package 1, and of that alone.
+        // Change core power in the third domain of package 1, and check that only this domain
+        // changes.
         second.write(&mut s, at + 2 * size + 0x10, 1);
         assert_eq!(second.read(&s, at + 2 * size + 0x18), 1);
         assert_eq!(first.read(&s, at + 2 * size + 0x18), 0);

@@ -1,15 +1,15 @@
-//! The part of vfio-user that a PCI function without interrupts and without access to the guest's
-//! memory needs: QEMU is the client (`-device vfio-user-pci`), the other side is a [`Function`].
-//! docs/interop/vfio-user.rst of QEMU is the source.
+//! The part of vfio-user that a PCI function needs if it has no interrupts and no access to the
+//! guest's memory. QEMU is the client (`-device vfio-user-pci`), and a [`Function`] is the server.
+//! The source is docs/interop/vfio-user.rst of QEMU.
 //!
-//! Pure: bytes come in, bytes go out. A message is a header of 16 bytes (identity, command, size,
-//! flags, error; all little-endian) and a body. What is not understood is answered with an error,
-//! so that the guest never waits for ever; a stream that cannot be followed any more (a size that
-//! cannot be) ends the connection.
+//! This module does no input or output: it takes bytes and returns bytes. A message is a header of
+//! 16 bytes (identity, command, size, flags, error; all little-endian) and a body. Unknown commands
+//! are answered with an error, so that the guest never waits forever. An impossible message size
+//! ends the connection, because the start of the next message is then unknown.
 
 /// One PCI function's regions.
 pub trait Function {
-    /// Bytes of a region; 0: it is not there. Region 0 is BAR 0.
+    /// Size of a region in bytes; 0 if it does not exist. Region 0 is BAR 0.
     fn size(&self, region: u32) -> u64;
     /// Reads from within a region.
     fn read(&mut self, region: u32, offset: u64, data: &mut [u8]);
@@ -21,45 +21,46 @@ pub trait Function {
 pub const CONFIG: u32 = 7;
 /// Regions of a PCI device, configuration space and VGA included.
 const REGIONS: u32 = 9;
-/// Kinds of interrupts of a PCI device.
+/// Number of interrupt types of a PCI device.
 const INTERRUPTS: u32 = 5;
 
 const HEADER: usize = 16;
-/// The longest message: an access is 8 bytes, the longest one lists the other side's abilities.
+/// Maximum length of a message: an access has 8 bytes, and the longest message lists the other
+/// side's capabilities.
 const LONGEST: usize = 64 * 1024;
-/// The most that one access may move.
+/// Maximum size of one access.
 const MAX: u32 = 4096;
 
-/// Flags: bits 3:0 kind (0 command), 4 no reply wanted, 5 error.
+/// Flags: bits 3:0 type (0 command), 4 no reply wanted, 5 error.
 const REPLY: u32 = 1;
 const NO_REPLY: u32 = 1 << 4;
 const ERROR: u32 = 1 << 5;
 const EINVAL: u32 = 22;
 const ENOTSUP: u32 = 95;
 
-/// A connection's stream, cut into messages.
+/// Splits a connection's stream into messages.
 #[derive(Debug, Default)]
 pub struct Connection {
     pending: Vec<u8>,
 }
 
-/// The stream makes no sense any more.
+/// Returned when the stream can no longer be split into messages.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Broken;
 
 impl Connection {
-    /// Takes bytes as they came, and gives the answers to all messages that are complete.
+    /// Takes the bytes that were received, and returns the answers to all complete messages.
     ///
     /// # Errors
-    /// The stream cannot be followed any more.
+    /// If the stream can no longer be split into messages.
     pub fn take(&mut self, bytes: &[u8], function: &mut impl Function) -> Result<Vec<u8>, Broken> {
         self.pending.extend_from_slice(bytes);
         let mut answers = Vec::new();
         let mut done = 0;
         while let Some(header) = self.pending.get(done..done + HEADER) {
             let size = word(header, 4) as usize;
-            // A size that cannot be loses the place of the next message: the stream cannot be
-            // followed any further.
+            // With an invalid size, the start of the next message is unknown, so the rest of the
+            // stream cannot be read.
             if !(HEADER..=LONGEST).contains(&size) {
                 return Err(Broken);
             }
@@ -83,27 +84,27 @@ impl Connection {
                 answers.extend(body);
             }
         }
-        // What is left is the beginning of a message whose rest is still to come.
+        // The rest is an incomplete message.
         self.pending.drain(..done);
         Ok(answers)
     }
 }
 
-/// What a command is answered with, or an errno.
+/// Returns the answer to a command, or an errno.
 fn answer(command: u32, body: &[u8], function: &mut impl Function) -> Result<Vec<u8>, u32> {
     let words = |values: &[u32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
     let at = |offset: usize| if body.len() >= offset + 4 { Ok(word(body, offset)) } else { Err(EINVAL) };
     match command {
-        // Version 0.0; no descriptors are used, and none asked for.
+        // Version 0.0; no descriptors are used or requested.
         1 => {
             let mut version = vec![0; 4];
             version.extend(br#"{"capabilities":{"max_msg_fds":16}}"#);
             version.push(0);
             Ok(version)
         }
-        // The guest's memory comes (2) and goes (3): not looked at.
+        // The guest's memory is mapped (2) or unmapped (3): ignored.
         3 => Ok(body.to_vec()),
-        // 13: reset. What a reset of the function alone does to these registers is nothing.
+        // 13: reset. Resetting only the function does not change these registers.
         2 | 13 => Ok(Vec::new()),
         // The device: PCI (2), can be reset (1).
         4 => Ok(words(&[16, 3, REGIONS, INTERRUPTS])),
@@ -115,14 +116,13 @@ fn answer(command: u32, body: &[u8], function: &mut impl Function) -> Result<Vec
             info.extend([0; 8]);
             Ok(info)
         }
-        // Interrupts: none of any kind; and so nothing to set (8).
+        // Interrupts: there are none of any type, so there is nothing to set (8).
         7 => Ok(words(&[16, 0, at(8)?, 0])),
         8 => Ok(Vec::new()),
         9 | 10 => {
             let offset = u64::from(at(0)?) | u64::from(at(4)?) << 32;
             let (region, count) = (at(8)?, at(12)?);
-            // The bounds are checked here, so that a function only ever sees accesses inside its
-            // regions.
+            // Check the bounds here, so that a function only gets accesses inside its regions.
             let end = offset.checked_add(u64::from(count)).ok_or(EINVAL)?;
             if count > MAX || end > function.size(region) {
                 return Err(EINVAL);

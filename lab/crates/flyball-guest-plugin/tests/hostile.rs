@@ -1,6 +1,5 @@
-//! A guest may write any value to any register, port, mailbox and function, and QEMU's side may
-//! send any bytes: none of it may crash the host's side, make it wait, or give numbers that are
-//! none.
+//! A guest may write any value to any register, port, mailbox and function, and QEMU may send any
+//! bytes. None of this may crash the host process, make it hang, or produce invalid numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +13,7 @@ use flyball_guest_plugin::{
 use flyball_silicon::{MachineSpec, Silicon};
 use proptest::prelude::*;
 
-/// What a guest does.
+/// An action of a guest.
 #[derive(Debug, Clone)]
 enum Act {
     Write { cpu: usize, register: u32, value: u64 },
@@ -27,7 +26,7 @@ enum Act {
     Time { ns: u64, busy: u64 },
 }
 
-/// Registers that mean something are drawn more often than others.
+/// Registers with a function are chosen more often than others.
 fn register() -> impl Strategy<Value = u32> {
     prop_oneof![
         any::<u32>(),
@@ -69,7 +68,7 @@ fn act() -> impl Strategy<Value = Act> {
     let value = prop_oneof![any::<u64>(), 0u64..0x1_0000, Just(u64::MAX), Just(1 << 31 | 0x7f)];
     prop_oneof![
         4 => (cpu.clone(), register(), value.clone()).prop_map(|(cpu, register, value)| Act::Write { cpu, register, value }),
-        // No CPU runs for longer in a step than a step is long.
+        // No CPU executes for longer than the step.
         1 => (cpu.clone(), register(), 0u64..10_000_000)
             .prop_map(|(cpu, register, elapsed)| Act::Read { cpu, register, elapsed }),
         1 => (0usize..4, any::<u32>(), any::<u32>()).prop_map(|(cpu, leaf, subleaf)| Act::Cpuid { cpu, leaf, subleaf }),
@@ -97,7 +96,7 @@ const MACHINES: &[(&str, Option<Interface>, u32)] = &[
     ("hybrid-laptop", None, 4),
 ];
 
-/// A message of vfio-user: read or write in a function's region.
+/// A vfio-user message: read or write in a function's region.
 fn message(write: bool, config: bool, offset: u64, bytes: &[u8]) -> Vec<u8> {
     let mut body = offset.to_le_bytes().to_vec();
     body.extend(if config { 7u32 } else { 0 }.to_le_bytes());
@@ -121,7 +120,7 @@ proptest! {
         let toml = MachineSpec::builtin_text(name).expect("a machine").to_owned();
         let (spec, _) = Reduction { toml, cpus, interface }.make().expect("a machine");
         let words: Vec<AtomicU64> = (0..4096).map(|_| AtomicU64::new(0)).collect();
-        // Kept for as long as the test runs, as a guest's memory is.
+        // Kept as long as the test runs, like a guest's memory.
         let mailbox: Mailbox = Box::leak(words.into_boxed_slice());
         let places = punit::places(&spec);
         let silicon = Silicon::new(spec, 0).expect("a machine");

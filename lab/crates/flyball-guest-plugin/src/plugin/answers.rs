@@ -1,6 +1,6 @@
-//! The instructions that the silicon answers: RDTSC, RDTSCP, RDMSR, WRMSR, CPUID, ports; and
-//! messages to its PCI functions. Each gives the address to go on at, or `None` where the
-//! instruction is left to QEMU.
+//! The instructions that the silicon answers: RDTSC, RDTSCP, RDMSR, WRMSR, CPUID and ports; and
+//! messages to its PCI functions. Each function returns the address to continue at, or `None` to
+//! leave the instruction to QEMU.
 
 use std::sync::atomic::Ordering;
 
@@ -8,10 +8,10 @@ use super::{Handles, Plugin};
 use crate::{layout, punit, settings::Time, vfio_user::Connection};
 
 impl Plugin {
-    /// The address after an instruction. A block may have been translated at another address than
-    /// the one it runs at (the same page, mapped twice): the page is that of the instruction
-    /// pointer, which QEMU has set to this block or a later instruction of it; the offset in the
-    /// page is that of the translation.
+    /// Returns the address after an instruction. A block may have been translated at another
+    /// address than the one where it runs (the same page, mapped twice). The page comes from the
+    /// instruction pointer, which QEMU has set to this block or to a later instruction in it. The
+    /// offset in the page comes from the translation.
     pub(super) fn after(&self, handles: &Handles, at: u64, length: u64) -> u64 {
         let ip = self.read(handles, handles.ip);
         ip.wrapping_add(at.wrapping_sub(ip) & 0xfff).wrapping_add(length)
@@ -49,23 +49,24 @@ impl Plugin {
     }
 
     /// The silicon gets the value, and then QEMU runs the instruction, which does nothing for a
-    /// register that it does not know. Of the silicon's it knows IA32_MISC_ENABLE only, and keeps
-    /// its value.
+    /// register that QEMU does not know. Of the silicon's registers QEMU only knows
+    /// IA32_MISC_ENABLE, and stores its value.
     ///
     /// The instruction must not be skipped. `qemu_plugin_set_pc` leaves a block in its middle
-    /// without restoring `cc_op`, by which QEMU computes EFLAGS from the block's last arithmetic.
-    /// In Linux that is the shift of the value into EDX, and bits of the value were then taken for
-    /// EFLAGS, the trap flag among them. The other instructions are skipped: there wrong flags are
-    /// overwritten by the next arithmetic, unless an interrupt comes first; that has not been seen.
+    /// without restoring `cc_op`, with which QEMU computes EFLAGS from the block's last arithmetic
+    /// instruction. In Linux that is the shift of the value into EDX, so bits of the value,
+    /// including the trap flag, ended up in EFLAGS. The other instructions are skipped: the next
+    /// arithmetic instruction overwrites wrong flags, unless an interrupt comes first, which has
+    /// not been observed.
     pub(super) fn wrmsr(&self, cpu: usize) {
         let Some(handles) = self.handles(cpu) else { return };
         let register = self.read(handles, handles.cx) as u32;
         let low = self.read(handles, handles.ax) & 0xffff_ffff;
         let value = low | self.read(handles, handles.dx) << 32;
         match register {
-            // TSC_AUX, which RDTSCP gives; QEMU keeps its own as well.
+            // TSC_AUX, which RDTSCP returns. QEMU stores its own copy too.
             0xc000_0103 => self.cpus[cpu].tsc_aux.store(low as u32, Ordering::Relaxed),
-            // The APIC as registers: perhaps an interrupt for another CPU.
+            // The APIC as registers: this may be an interrupt for another CPU.
             0x800..=0x83f => self.interrupts_sent(cpu),
             _ => {}
         }
@@ -78,8 +79,8 @@ impl Plugin {
         let handles = self.handles(cpu)?;
         let leaf = self.read(handles, handles.ax) as u32;
         let subleaf = self.read(handles, handles.cx) as u32;
-        // QEMU 11 ends with a failed assertion when leaf 1Fh, or a leaf that it does not know and
-        // takes for its highest, is asked with a large subleaf.
+        // QEMU 11 fails an assertion if the guest reads leaf 1Fh, or an unknown leaf (which it
+        // replaces with its highest leaf), with a large subleaf.
         if (0x1f..0x8000_0000).contains(&leaf) && subleaf > 5 {
             self.write(handles, handles.cx, 5u32);
         }
@@ -107,14 +108,14 @@ impl Plugin {
             }
         };
         if let Some(value) = read {
-            // IN to AL leaves the rest of the register.
+            // IN to AL does not change the rest of the register.
             self.write(handles, handles.ax, ax & !0xff | u64::from(value));
         }
         Some(self.after(handles, at, 1))
     }
 
-    /// A 16-bit write to a port: the one by which the machine is switched off ends the logs and the
-    /// counts, because the emulator takes its own time until it stops. QEMU gets it in any case.
+    /// A 16-bit write to a port. The write that switches the machine off closes the logs and saves
+    /// the counts, because the emulator takes a while to stop. QEMU gets every write too.
     pub(super) fn out_word(&self, cpu: usize) -> Option<u64> {
         /// PM1a control of q35 (ICH9's power management at 600h, which SeaBIOS sets), and its sleep
         /// enable bit.
@@ -131,9 +132,9 @@ impl Plugin {
         None
     }
 
-    /// A message of QEMU's to a PCI function. The CPU that has caused it waits, so that in the
-    /// closed loop no time passes; what it has executed in its slice the silicon learns at the
-    /// slice's end, as with register writes.
+    /// Passes a message from QEMU to a PCI function. The CPU that caused it waits for the answer,
+    /// so no time passes in the closed loop. As with register writes, the silicon gets the CPU's
+    /// executed time at the end of the slice.
     pub(super) fn pci(
         &self,
         connection: &mut Connection,

@@ -1,7 +1,7 @@
-//! The functions that QEMU calls. An instruction that the silicon answers ends in
-//! `qemu_plugin_set_pc`, which does not return: it jumps out of the callback's frame. So every such
-//! callback is a frame of plain values around a function that has returned by then, with all that
-//! it owned.
+//! The functions that QEMU calls. For an instruction that the silicon answers, the callback ends
+//! with `qemu_plugin_set_pc`, which does not return: it jumps out of the callback's frame. So each
+//! such callback has only plain values in its frame, and calls a function that has returned, and
+//! dropped all its values, before the jump.
 
 #![allow(unsafe_code, reason = "QEMU's C interface")]
 
@@ -67,8 +67,8 @@ pub(super) extern "C" fn on_translation(block: *mut c_void, _: *mut c_void) {
 pub(super) extern "C" fn on_cpu(cpu: c_uint, _: *mut c_void) {
     if let Err(why) = Plugin::get().add_cpu(cpu as usize) {
         eprintln!("flyball: this QEMU cannot be used: {why}");
-        // A callback cannot refuse the CPU, and without its handles the guest would see QEMU's own
-        // registers.
+        // A callback cannot reject the CPU, and without the CPU's handles the guest would get
+        // QEMU's own register values.
         std::process::exit(3);
     }
 }
@@ -86,6 +86,6 @@ pub(super) extern "C" fn on_exit(_: *mut c_void) {
     let mut state = plugin.state();
     state.chip.end();
     let counts = state.off.take().unwrap_or_else(|| plugin.counts(&state));
-    // The launcher reads this line of the emulator's standard error.
+    // The launcher reads this line from the emulator's standard error.
     eprintln!("flyball: {counts}");
 }

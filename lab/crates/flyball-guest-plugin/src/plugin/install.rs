@@ -1,4 +1,4 @@
-//! From the moment that QEMU loads the plug-in until its CPUs run: arguments, the silicon, the
+//! From the time that QEMU loads the plug-in until its CPUs run: arguments, the silicon, the
 //! mailbox, the callbacks, and the handles of each CPU.
 
 #![allow(unsafe_code, reason = "QEMU's C interface")]
@@ -37,11 +37,11 @@ use crate::{
     settings::{Settings, Time},
 };
 
-/// The version of the plug-in interface in use.
+/// The version of the plug-in interface that the plug-in uses.
 #[unsafe(no_mangle)]
 pub(super) static qemu_plugin_version: c_int = 7;
 
-/// Maps a part of the file that is the guest's memory, or what there is of it from `start` on.
+/// Maps `size` bytes of the guest's memory file from `start` on, or everything from there.
 fn map(memory: &Path, start: u64, size: Option<u64>) -> Result<&'static [AtomicU64], PluginError> {
     let error = |source| PluginError::File { what: "map", path: memory.to_owned(), source };
     let file = File::options().read(true).write(true).open(memory).map_err(error)?;
@@ -83,13 +83,13 @@ fn install(id: u64, info: &Info, arguments: &[&str]) -> Result<(), PluginError> 
     })?;
     let (spec, layout) = Reduction { toml, cpus: settings.cpus, interface: settings.interface }.make()?;
     let cpus = layout.cpus() as usize;
-    // The handles of CPUs are found by index: a guest of another size would read those of the wrong
-    // CPU.
+    // The handles of CPUs are found by index: with another number of CPUs, the plug-in would use
+    // the handles of the wrong CPU.
     if usize::try_from(info.cpus[0]) != Ok(cpus) {
         return Err(PluginError::Cpus { machine: cpus, emulator: info.cpus[0] });
     }
-    // Of the first kind: hybrid machines are reduced to one thread a core, or have threads on none
-    // or all.
+    // From the first kind of core: hybrid machines are reduced to one thread per core, or have
+    // threads on all cores or none.
     let share = (spec.core[0].smt_share * 1024.0) as u64;
     let places = if settings.sockets.is_some() { punit::places(&spec) } else { Vec::new() };
     let silicon = Silicon::new(spec, settings.seed).map_err(MachineError::Spec)?;
@@ -122,7 +122,7 @@ fn install(id: u64, info: &Info, arguments: &[&str]) -> Result<(), PluginError> 
         start: Instant::now(),
         settings,
     };
-    // Set before anything else can call back: callbacks find the plug-in through this static.
+    // Set this before registering callbacks, because they find the plug-in through this static.
     let plugin = PLUGIN.get_or_init(|| plugin);
     for (place, function) in functions {
         let dir = plugin.settings.sockets.as_deref().unwrap_or(Path::new("."));
@@ -145,7 +145,7 @@ fn install(id: u64, info: &Info, arguments: &[&str]) -> Result<(), PluginError> 
     Ok(())
 }
 
-/// The silicon with the memory, workload class and logs of the settings.
+/// Makes the silicon with the memory, workload class and logs from the settings.
 fn chip(silicon: Silicon, settings: &Settings) -> Result<Chip, PluginError> {
     let firmware = &silicon.spec().firmware;
     let (has_mailbox, has_feedback) = (firmware.interface == InterfaceSpec::CppcShared, firmware.feedback);
@@ -175,7 +175,7 @@ fn chip(silicon: Silicon, settings: &Settings) -> Result<Chip, PluginError> {
     Ok(chip)
 }
 
-/// QEMU calls this when it has loaded the plug-in.
+/// QEMU calls this after it has loaded the plug-in.
 ///
 /// # Safety
 /// As QEMU's interface says: `info` is valid, `argv` has `argc` C strings.
@@ -201,7 +201,7 @@ pub(super) unsafe extern "C" fn qemu_plugin_install(
 }
 
 impl Plugin {
-    /// Finds the handles of a CPU that QEMU has made.
+    /// Looks up the handles of a CPU that QEMU has created.
     pub(super) fn add_cpu(&'static self, cpu: usize) -> Result<(), PluginError> {
         let slot = self.cpus.get(cpu).ok_or(PluginError::ExtraCpu)?;
         let closed = self.settings.time == Time::Closed;
@@ -234,7 +234,7 @@ impl Plugin {
             found.buffer = (self.api.g_byte_array_new)();
             found.counter =
                 (self.api.qemu_plugin_scoreboard_find)(self.score as *mut c_void, cpu as c_uint).cast();
-            // At the limit, so that the CPU asks before its first instruction.
+            // Set to the limit, so that the CPU calls the scheduler before its first instruction.
             found.counter.write(LIMIT);
         }
         if [found.ax, found.bx, found.cx, found.dx, found.ip].iter().any(|handle| handle.is_null()) {
@@ -264,7 +264,7 @@ impl Plugin {
                 (clock.tcg_cpu_init_cflags)(found.cpu, true);
             }
         }
-        // QEMU makes every CPU once.
+        // QEMU creates every CPU only once.
         let _ = slot.handles.set(found);
         if !closed {
             let now = self.start.elapsed().as_nanos() as u64;

@@ -1,5 +1,5 @@
-//! Whose turn it is and what time it is: the scheduler's questions and answers in QEMU's terms
-//! (closed loop), and who has been running since when (open loop).
+//! Turns and time: connects the scheduler to QEMU (closed loop), and records since when each CPU
+//! has been running (open loop).
 
 #![allow(unsafe_code, reason = "QEMU's C interface")]
 
@@ -20,18 +20,18 @@ use crate::{
 };
 
 thread_local! {
-    /// Set on the threads that may see the time within a slice.
+    /// True on threads that may see the time within a slice.
     static SEES_SLICES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How far QEMU's main thread sees the clock behind, so that it never runs one of the guest's
-/// timers itself.
-// As long as the longest slice: a timer of the guest is then always seen first by the CPUs' thread.
+/// How far the clock lags behind on QEMU's main thread, so that this thread never runs one of the
+/// guest's timers.
+// As long as the longest slice: the CPUs' thread then always sees a guest's timer first.
 const LAG: i64 = 1_000_000;
-/// The most idle time that is skipped at once, ns.
-// Not further at once: input from the host arrives only between jumps.
+/// Maximum idle time to skip in one jump, ns.
+// Limited because input from the host arrives only between jumps.
 const JUMP: u64 = 2_000_000;
-/// How long all CPUs may be halted without a timer, time of the host.
+/// How long all CPUs may be halted without a timer, in host time.
 const DEAD: Duration = Duration::from_secs(30);
 
 impl Machine for Chip {
@@ -67,8 +67,9 @@ impl Plugin {
         }
     }
 
-    /// Guest time for a CPU and what it has executed that the silicon does not know of, ns. In the
-    /// open loop the silicon is brought up to date first if that is some time ago.
+    /// Returns the guest time of a CPU, and how long it has executed without the silicon knowing,
+    /// ns. In the open loop, updates the silicon first if its last update was at least `least_ns`
+    /// ago.
     pub(super) fn now(&self, state: &mut State, cpu: usize, least_ns: u64) -> (u64, u64) {
         match self.settings.time {
             Time::Closed => {
@@ -88,8 +89,8 @@ impl Plugin {
         }
     }
 
-    /// The closed loop's question: see [`Scheduler::limit_reached`]. `Some`: the block at `at` is
-    /// not to be executed now; it is where to go on later.
+    /// Asks the scheduler in the closed loop: see [`Scheduler::limit_reached`]. Returns `Some` with
+    /// the address to continue at later if the block at `at` must not be executed now.
     pub(super) fn limit(&self, cpu: usize, at: u64) -> Option<u64> {
         SEES_SLICES.set(true);
         let next = {
@@ -121,17 +122,17 @@ impl Plugin {
                 self.set_counter(cpu, LIMIT);
                 // SAFETY: the handle is the one that QEMU gave to this plug-in.
                 unsafe { (self.api.qemu_plugin_update_ns)(self.time_control as *const c_void, ns as i64) }
-                // The clock moves when this CPU has left its loop, as requested; until then nothing
-                // runs.
+                // The clock moves after this CPU has left its loop, as requested. Until then
+                // nothing runs.
                 return self.handles(cpu).map(|handles| self.after(handles, at, 0));
             }
         }
         None
     }
 
-    /// The question at a block that begins with a repeated string instruction. Such an instruction
-    /// is left and entered again when the host interrupts, so a CPU in its slice is not asked here,
-    /// wherever its counter is: after the instruction it will be.
+    /// Like `limit`, for a block that begins with a repeated string instruction. Such an
+    /// instruction is interrupted and restarted when the host interrupts. So a CPU in its slice
+    /// does not ask the scheduler here, whatever its counter; it asks after the instruction.
     pub(super) fn limit_in_string(&self, cpu: usize, at: u64) -> Option<u64> {
         let goes_on = self.state().scheduler.current() == Some(cpu);
         if goes_on { None } else { self.limit(cpu, at) }
@@ -144,7 +145,7 @@ impl Plugin {
     }
 
     pub(super) fn publish(&self, state: &State) {
-        // Other threads of QEMU read the clock without the lock that a CPU may hold.
+        // QEMU's other threads read the clock without the lock, which a CPU may hold.
         self.published.store(state.scheduler.clock() as i64, Ordering::Release);
     }
 
@@ -180,7 +181,7 @@ impl Plugin {
         self.publish(state);
     }
 
-    /// Ends the emulator because the guest never does anything again.
+    /// Ends the emulator because the guest can never run again.
     fn end_dead_guest(&self) {
         let mut state = self.state();
         state.chip.end();
@@ -191,7 +192,7 @@ impl Plugin {
         unsafe { libc::_exit(3) }
     }
 
-    /// A thread of its own: when all CPUs are halted, time goes to the next timer.
+    /// Runs in its own thread: if all CPUs are halted, moves the time to the next timer.
     pub(super) fn jump_when_idle(&self) {
         SEES_SLICES.set(true);
         let mut seen = 0;
@@ -205,7 +206,7 @@ impl Plugin {
                 seen = *count;
             }
             loop {
-                // What the host has to say to the guest gets a moment before the time is skipped.
+                // Give input from the host a moment to arrive before the time is skipped.
                 thread::sleep(Duration::from_micros(50));
                 let Some(clock) = self.clock.get() else { break };
                 let (idle, armed) =
@@ -213,7 +214,7 @@ impl Plugin {
                 if !self.state().scheduler.all_halted() {
                     break;
                 }
-                // A kernel has a timer or it never does anything again: nothing else would wake it.
+                // A kernel without a timer can never run again, because nothing else would wake it.
                 let since = asleep.filter(|_| idle && !armed).unwrap_or_else(Instant::now);
                 asleep = (idle && !armed).then_some(since);
                 if since.elapsed() > DEAD {
@@ -226,7 +227,7 @@ impl Plugin {
         }
     }
 
-    /// Open loop: a CPU begins or ends to wait.
+    /// Open loop: a CPU starts or stops waiting.
     pub(super) fn set_waiting(&self, cpu: usize, waits: bool) {
         let now = self.start.elapsed().as_nanos() as u64;
         let open = &mut self.state().open;
@@ -244,7 +245,7 @@ impl Plugin {
 }
 
 impl State {
-    /// Open loop: the silicon up to the host's time.
+    /// Open loop: advances the silicon to the host's time.
     pub(super) fn catch_up(&mut self, now: u64) {
         let passed = now.saturating_sub(self.open.advanced_to);
         if passed == 0 {

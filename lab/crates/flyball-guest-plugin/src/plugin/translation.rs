@@ -1,5 +1,5 @@
-//! Which instructions of the guest's code the plug-in handles: they are recognised by their bytes
-//! when QEMU translates them, and get the callbacks and counts that they need.
+//! Recognises the instructions of the guest's code that the plug-in handles, by their bytes, when
+//! QEMU translates them, and adds the callbacks and counters that they need.
 
 #![allow(unsafe_code, reason = "QEMU's C interface")]
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Plugin {
-    /// Puts callbacks into a block that is being translated.
+    /// Adds callbacks to a block that is being translated.
     pub(super) fn translate(&self, block: *mut c_void) {
         let closed = self.settings.time == Time::Closed;
         let field = Field { score: self.score as *mut c_void, offset: 0 };
@@ -26,7 +26,7 @@ impl Plugin {
             for index in 0..count {
                 let instruction = (self.api.qemu_plugin_tb_get_insn)(block, index);
                 let length = (self.api.qemu_plugin_insn_size)(instruction);
-                // No x86 instruction is longer.
+                // The maximum length of an x86 instruction.
                 let mut bytes = [0u8; 15];
                 let length = length.min(15);
                 (self.api.qemu_plugin_insn_data)(instruction, bytes.as_mut_ptr().cast(), length);
@@ -45,7 +45,7 @@ impl Plugin {
                     Kind::OutWord => on(callbacks::on_out_word, ALL_REGISTERS),
                     Kind::Halt if closed => on(callbacks::on_halt, NO_REGISTERS),
                     Kind::Apic if closed => on(callbacks::on_apic, NO_REGISTERS),
-                    // PAUSE waits about as long as a hundred other instructions take.
+                    // PAUSE takes about as long as a hundred other instructions.
                     Kind::Pause if closed => {
                         (self.api.qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu)(
                             instruction,
@@ -55,9 +55,8 @@ impl Plugin {
                         );
                         on(callbacks::on_pause, NO_REGISTERS);
                     }
-                    // A repeated string instruction is entered again whenever something has made
-                    // the CPU leave its loop, which depends on the host: it counts by its memory
-                    // accesses.
+                    // A repeated string instruction is restarted each time the CPU leaves its loop,
+                    // which depends on the host. So it is counted by its memory accesses.
                     Kind::RepeatedString if closed => {
                         strings += 1;
                         begins_with_string |= index == 0;
@@ -77,7 +76,7 @@ impl Plugin {
                     block,
                     ADD,
                     field,
-                    // Counted once per block, before it runs: an inline addition costs far less
+                    // Counted once per block, before it runs: an inline addition is far cheaper
                     // than a callback per instruction.
                     (count - strings) as u64,
                 );
@@ -96,7 +95,7 @@ impl Plugin {
     }
 }
 
-/// What an instruction is to us.
+/// The kinds of instructions that the plug-in handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     ReadTsc,
@@ -114,7 +113,7 @@ enum Kind {
     Other,
 }
 
-/// Looks at an instruction's bytes.
+/// Classifies an instruction by its bytes.
 fn kind(bytes: &[u8]) -> Kind {
     match bytes {
         [0x0f, 0x31] => Kind::ReadTsc,
@@ -128,8 +127,8 @@ fn kind(bytes: &[u8]) -> Kind {
         [0x66, 0xef] => Kind::OutWord,
         [0xf3, 0x90] => Kind::Pause,
         // mov %reg,disp32(%reg) with the kernel's fixed mapping of the APIC as displacement
-        // (FIX_APIC_BASE, 0xffffffffff5fXXXX). Where another kernel has it elsewhere, wake-ups
-        // across CPUs come a slice late.
+        // (FIX_APIC_BASE, 0xffffffffff5fXXXX). If another kernel maps it elsewhere, wake-ups across
+        // CPUs come a slice late.
         [0x89, modrm, _, _, 0x5f, 0xff] | [0x40..=0x4f, 0x89, modrm, _, _, 0x5f, 0xff] if modrm >> 6 == 2 => {
             Kind::Apic
         }

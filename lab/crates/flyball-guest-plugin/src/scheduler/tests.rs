@@ -1,8 +1,8 @@
-//! The scheduler against an emulator without a guest: CPUs that execute blocks of code in a circle.
+//! Tests the scheduler with an emulator without a guest: CPUs take turns to execute blocks of code.
 
 use super::*;
 
-/// A machine with constant frequencies that remembers what it was told.
+/// A machine with constant frequencies that records its calls.
 struct Fixed {
     khz: Vec<u64>,
     now: u64,
@@ -27,7 +27,7 @@ fn fixed(khz: &[u64]) -> Fixed {
     Fixed { khz: khz.to_vec(), now: 0, busy: vec![0; khz.len()] }
 }
 
-/// An emulator without a guest: every CPU executes blocks of `block` instructions in a circle, as
+/// An emulator without a guest: every CPU in turn executes blocks of `block` instructions, as
 /// QEMU's one thread does.
 struct Emulator {
     scheduler: Scheduler,
@@ -44,7 +44,7 @@ impl Emulator {
         }
     }
 
-    /// One block of one CPU; whether the CPU goes on.
+    /// Runs one block of one CPU. Returns whether the CPU continues.
     fn block(&mut self, cpu: usize, size: u64) -> bool {
         self.counter[cpu] += size;
         if self.counter[cpu] < LIMIT {
@@ -170,7 +170,7 @@ fn a_jump_ends_at_the_timer_or_at_the_most() {
     assert_eq!(one.scheduler.clock(), before, "time never goes back");
 }
 
-/// However the host interrupts, and whoever asks when, time neither stops nor goes back.
+/// Time neither stops nor goes back, whenever the host interrupts and whichever CPU calls.
 #[test]
 fn any_order_of_questions_makes_progress() {
     let mut state = 0x1234_5678_9abc_def1u64;
