@@ -152,7 +152,7 @@ class Bucket(TypedDict):
 
 
 class BufferSummary(TypedDict):
-    """What a buffer held."""
+    """Counts of a buffer."""
 
     cpus: List[CpuCount]
     damaged: int
@@ -161,14 +161,14 @@ class BufferSummary(TypedDict):
 
 
 class Cache(TypedDict):
-    """A level-3 cache; its place in the list is the number that `ccd:N` selects."""
+    """A level-3 cache."""
 
     cpus: CpuList
     kib: Union[int, None]
 
 
 class Cap(TypedDict):
-    """A frequency that a setting allows at most."""
+    """The highest frequency that a setting allows."""
 
     evidence: ReasonEvidence
     limiter: Limiter
@@ -198,7 +198,7 @@ class CaseReport(TypedDict):
 
 
 class Cause1(TypedDict):
-    """A process wrote it: known from the kernel."""
+    """A process wrote it, according to the kernel."""
 
     written: Writer
 
@@ -209,13 +209,13 @@ class Cause2After(TypedDict):
 
 
 class Cause2(TypedDict):
-    """A process wrote another setting, which resets this one as a rule."""
+    """A process wrote another setting, which usually resets this one."""
 
     after: Cause2After
 
 
 class Cause4(TypedDict):
-    """A CPU came or went, or another device."""
+    """A CPU or another device appeared or disappeared."""
 
     device: str
 
@@ -240,14 +240,14 @@ class Certainty1(TypedDict):
 
 
 class Certainty2(TypedDict):
-    """Everything else that can be seen was ruled out, and these fit what remains."""
+    """All other visible reasons were ruled out."""
 
     fits: List[Limiter]
     kind: Literal["inferred"]
 
 
 class Certainty3(TypedDict):
-    """The evidence does not show what it is."""
+    """The evidence does not show the reason."""
 
     kind: Literal["not-known"]
 
@@ -313,7 +313,7 @@ CheckVerdict = Literal["pays", "not-shown", "does-not-pay"]
 
 
 class CheckedEntry(TypedDict):
-    """What becomes of an entry."""
+    """The result for one entry."""
 
     line: int
     not_here: NotRequired[str]
@@ -360,6 +360,7 @@ class Comparison(TypedDict):
     p_corrected: float
     paired: bool
     pairs: int
+    partial: NotRequired[bool]
     quantity: Quantity
     rounds_for_one_percent: Union[int, None]
     shows: Union[float, None]
@@ -454,7 +455,7 @@ class CpuCapture(TypedDict):
 
 
 class CpuCount(TypedDict):
-    """What one CPU's pages held."""
+    """Counts of one CPU's pages."""
 
     cpu: int
     lost: int
@@ -526,7 +527,7 @@ class CpuStats(TypedDict):
 
 
 class Difference(TypedDict):
-    """A location that does not hold what was there before flyball's first change."""
+    """A location whose value differs from that before flyball's first change."""
 
     location: Location
     now: str
@@ -631,7 +632,7 @@ class Effective(TypedDict):
 
 
 class End(TypedDict):
-    """When a hold ends by itself: at the first of these."""
+    """When a hold ends by itself: when the first of these happens."""
 
     at: NotRequired[Duration]
     process: NotRequired[ProcessId]
@@ -675,7 +676,7 @@ Epp = int
 
 
 class Event(TypedDict):
-    """An alert that begins or is over."""
+    """The start or end of an alert."""
 
     alert: str
     begins: bool
@@ -803,7 +804,7 @@ Feature = Literal["none", "base-freq", "turbo-freq"]
 
 
 class Features(TypedDict):
-    """Whether a level has SST-BF and SST-TF, and which of them are on."""
+    """Whether a level has SST-BF and SST-TF, and which of the two are on."""
 
     base_freq: bool
     base_freq_on: bool
@@ -920,7 +921,7 @@ Heat = str
 
 
 class HeldBy(TypedDict):
-    """A hold that keeps a setting that drifted at another value."""
+    """A hold that keeps a drifted setting at a value other than the wanted one."""
 
     cpus: CpuList
     hold: str
@@ -968,7 +969,7 @@ HoldOwner = str
 
 
 class HoldStatus(TypedDict):
-    """A hold, and whether it counts."""
+    """A hold, and whether it is in force."""
 
     because: NotRequired[str]
     condition: NotRequired[Condition]
@@ -1013,7 +1014,7 @@ class Interval(TypedDict):
 
 
 class KernelPath(TypedDict):
-    """The median wake-up out of the lightest state that could be had."""
+    """The median wake-up from the lightest available state."""
 
     is_held: bool
     p50_us: float
@@ -1047,7 +1048,7 @@ KnobValue = str
 
 
 class Lag(TypedDict):
-    """From request to frequency: see the module's source for what is counted."""
+    """Delay from request to frequency: the module's source says what is counted."""
 
     count: int
     max_ms: float
@@ -1117,7 +1118,7 @@ Level = Literal["light", "steady", "fixed"]
 
 
 class LevelTime(TypedDict):
-    """How long a performance level was asked for."""
+    """How long a performance level was requested."""
 
     level: int
     samples: int
@@ -1138,7 +1139,7 @@ Limit = Literal["thermal", "power"]
 
 
 class LimitStep(TypedDict):
-    """What one limit took."""
+    """How much one limit cost."""
 
     by: Union[str, None]
     certainty: Certainty
@@ -1156,7 +1157,7 @@ Location = str
 
 
 class Loss(TypedDict):
-    """Records that were lost on one CPU, if the trace itself says so."""
+    """Records lost on one CPU, as reported by the trace itself."""
 
     cpu: int
     places: int
@@ -1261,11 +1262,11 @@ class Moment(TypedDict):
     uptime_s: NotRequired[float]
 
 
-NoInterval = Literal["too-few-rounds", "unknown-step", "not-measured", "other-work", "lost-case", "below-own", "no-ratio", "fixed-time"]
+NoInterval = Literal["too-few-rounds", "unknown-step", "not-measured", "other-work", "lost-case", "lost-rounds", "below-own", "no-ratio", "fixed-time"]
 
 
 class NotReached(TypedDict):
-    """A state that no wake-up was attributed to."""
+    """A state without any attributed wake-up."""
 
     core_type: Union[CoreType, None]
     state: str
@@ -1351,7 +1352,7 @@ Outcome = Union[Literal["applied"], "Outcome2", "Outcome3", "Outcome4"]
 
 
 class OverruledHold(TypedDict):
-    """A hold that wants something of a place that another hold decides."""
+    """A hold that sets a place which a stronger hold decides."""
 
     hold: HoldName
     wanted: str
@@ -1391,7 +1392,7 @@ class PairVerdict(TypedDict):
 
 
 class Partition(TypedDict):
-    """A control group whose CPUs are its own (cgroup v2, cpuset)."""
+    """A control group that has CPUs to itself (cgroup v2, cpuset)."""
 
     content: str
     hand_down: bool
@@ -1415,7 +1416,7 @@ PlainValue = Union[str, float, bool, List[Any], Dict[str, Any]]
 
 
 class Plan(TypedDict):
-    """Every write that brings a machine to what is wanted, in order."""
+    """The ordered writes that bring a machine to the wanted state."""
 
     changes: List[Change]
     machine: str
@@ -1433,7 +1434,7 @@ class Platform(TypedDict):
 
 
 class PmConfig(TypedDict):
-    """SST-CP as the power unit reports it."""
+    """SST-CP as reported by the power unit."""
 
     enabled: bool
     supported: bool
@@ -1463,7 +1464,7 @@ Pressure = str
 
 
 class ProbeRow(TypedDict):
-    """Latencies of one kind of wake-up out of one state."""
+    """Latencies of one kind of wake-up from one state."""
 
     by: WakeBy
     core_type: Union[CoreType, None]
@@ -1480,7 +1481,7 @@ class ProbeRow(TypedDict):
 
 
 class ProcessId(TypedDict):
-    """A process that will not be mistaken for a later one of the same number."""
+    """A process, identified so that a later one with the same number is not mistaken for it."""
 
     pid: int
     started: int
@@ -1523,7 +1524,7 @@ Purpose = Literal["quiet-on", "set", "quiet", "run", "compare", "doctor", "hold"
 
 
 class Qos(TypedDict):
-    """How classes of service take effect."""
+    """State of the classes of service."""
 
     enabled: bool
     ordered: bool
@@ -1560,7 +1561,7 @@ class QuietSettings(TypedDict):
 
 
 class Range(TypedDict):
-    """Least, mean and most of a value over its samples."""
+    """Minimum, mean and maximum of a value over its samples."""
 
     max: float
     mean: float
@@ -1609,7 +1610,7 @@ class Readings(TypedDict):
 
 
 class ReasonEvidence(TypedDict):
-    """Where a reason was seen, and what it shows."""
+    """Where evidence was found, and what it shows."""
 
     place: str
     value: str
@@ -1619,7 +1620,7 @@ Refused = str
 
 
 class RehearsalStep(TypedDict):
-    """What happened at one moment."""
+    """What happened at one time."""
 
     at_s: float
     did: List[str]
@@ -1627,7 +1628,7 @@ class RehearsalStep(TypedDict):
 
 
 class ReleasePlan(TypedDict):
-    """What a release would do."""
+    """The effect of a release."""
 
     plan: Union[Plan, None]
     restored: List[Difference]
@@ -1809,7 +1810,7 @@ class Server(TypedDict):
 
 
 class ServiceState(TypedDict):
-    """The service, as its commands see it."""
+    """The service, as commands see it."""
 
     blind: NotRequired[List[str]]
     process: ProcessId
@@ -1856,7 +1857,7 @@ class ShiftedSeries(TypedDict):
 
 
 class ShownRow(TypedDict):
-    """One value at one place."""
+    """One value at one location."""
 
     absent: NotRequired[str]
     cpus: str
@@ -1870,21 +1871,21 @@ class ShownRow(TypedDict):
 
 
 class SimulationAim1(TypedDict):
-    """At most so many percent."""
+    """Maximum error in percent of the published value."""
 
     kind: Literal["percent"]
     limit: float
 
 
 class SimulationAim2(TypedDict):
-    """At most so many of the row's unit, whatever the published value."""
+    """Maximum error in the row's unit."""
 
     kind: Literal["absolute"]
     limit: float
 
 
 class SimulationAim3(TypedDict):
-    """The same sign, at least a quarter of the change, and within so many percentage points."""
+    """The change must have the same sign, reach a quarter of the published change, and be within this many percentage points of it."""
 
     kind: Literal["sign"]
     limit: float
@@ -1956,7 +1957,7 @@ State = Literal["running", "offline", "unknown", "asleep"]
 
 
 class Status(TypedDict):
-    """All of it."""
+    """The complete status."""
 
     config_error: NotRequired[str]
     drifts: List[Drift]
@@ -2036,7 +2037,7 @@ class TaskReport(TypedDict):
 
 
 class TextSummary(TypedDict):
-    """What a text was, on the whole."""
+    """Summary of a text."""
 
     bytes: int
     cut_off: bool
@@ -2063,7 +2064,7 @@ class TraceNote(TypedDict):
 
 
 class TraceSummary(TypedDict):
-    """What a trace was, besides its records."""
+    """Everything about a trace except its records."""
 
     buffers: NotRequired[List[BufferSummary]]
     clock: Clock
@@ -2172,7 +2173,7 @@ class Value11(TypedDict):
 
 
 class Value12(TypedDict):
-    """An energy performance preference as the register has it, 0 to 255."""
+    """An energy performance preference as the register's number, 0 to 255."""
 
     epp: Epp
 
@@ -2190,7 +2191,7 @@ class Value14(TypedDict):
 
 
 class Value15(TypedDict):
-    """Named fields of one register, in the register's order from bit 0."""
+    """Named fields of one register, from bit 0 upwards."""
 
     fields: List[List[Union[str, int]]]
 
@@ -2211,7 +2212,7 @@ Verdict = Literal["better", "worse", "equivalent", "no-difference-shown", "too-f
 
 
 class WakeAdvice(TypedDict):
-    """A latency limit that could pay."""
+    """A latency limit that could pay off."""
 
     saved_ms_at_most: float
     setting: str
@@ -2221,7 +2222,7 @@ WakeBy = Literal["futex", "timer"]
 
 
 class WakeCause(TypedDict):
-    """What ended idle states, and the thread that ran then."""
+    """What ended an idle state, and the thread that ran afterwards."""
 
     by_state: List[float]
     kind: SourceKind
@@ -2235,7 +2236,7 @@ class WakeCause(TypedDict):
 
 
 class WakeCheck(TypedDict):
-    """The advised limit against the machine as it is, compared."""
+    """The comparison of the advised limit with the current settings."""
 
     change: Union[float, None]
     directory: str
@@ -2273,7 +2274,7 @@ class WakeSource(TypedDict):
 
 
 class WakeSources(TypedDict):
-    """Exits from idle states as the kernel's tracepoints have them."""
+    """Exits from idle states in the kernel's tracepoints."""
 
     all_causes: int
     attributed: int
@@ -2383,7 +2384,7 @@ class WorkloadNote(TypedDict):
 
 
 class Writer(TypedDict):
-    """A process that wrote something, with everything known about it."""
+    """A process that wrote something, with its known properties."""
 
     name: NotRequired[str]
     pid: int
@@ -2464,7 +2465,7 @@ class DoctorOutput(TypedDict):
 
 
 class ExplainOutputItem1(TypedDict):
-    """A knob as JSON has it."""
+    """A knob in JSON."""
 
     emulated: NotRequired[str]
     schema: Literal["explain/1"]
@@ -2558,7 +2559,7 @@ class JournalFile5Refused(TypedDict):
 
 
 class JournalFile5(TypedDict):
-    """The kernel refused the last write of a driver's mode, and the mode is the one before it: the driver has removed nothing."""
+    """The kernel refused the last write of a driver's mode and kept the earlier mode, so the driver has removed nothing."""
 
     refused: JournalFile5Refused
 
@@ -2584,7 +2585,7 @@ class JournalFile8Released(TypedDict):
 
 
 class JournalFile8(TypedDict):
-    """No hold sets these any more: they have been restored by themselves, or belong to another writer."""
+    """No hold sets these locations any more: they have been restored separately, or belong to another writer."""
 
     released: JournalFile8Released
 
