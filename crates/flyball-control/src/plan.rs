@@ -191,7 +191,7 @@ pub fn plan_and_choice(snapshot: &Snapshot, intent: &Intent) -> Result<(Plan, In
 /// (a preference under the present governor, a limit beyond the present one) is a difference, not a
 /// mistake in the intent.
 pub(crate) fn differences(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
-    choice::choose(intent, snapshot, |intent| with_rules(snapshot, intent, Rules::OfTheIntent))
+    choice::choose(intent, snapshot, |intent| with_rules(snapshot, intent, Rules::IntentOnly))
         .map(|(plan, _)| plan)
 }
 
@@ -200,7 +200,7 @@ pub(crate) fn differences(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, 
 enum Rules {
     All,
     /// The other settings and the hardware, but not the present values of other knobs.
-    OfTheIntent,
+    IntentOnly,
 }
 
 fn with_rules(snapshot: &Snapshot, intent: &Intent, rules: Rules) -> Result<Plan, PlanError> {
@@ -394,7 +394,7 @@ impl Planner<'_> {
     /// Returns whether a rule would check against a knob's present value although the intent does
     /// not set that knob and present values do not count.
     fn is_only_present(&self, knob: Id, at: &At) -> bool {
-        self.rules == Rules::OfTheIntent && !self.wants.contains_key(&(knob, at.clone()))
+        self.rules == Rules::IntentOnly && !self.wants.contains_key(&(knob, at.clone()))
     }
 
     /// Returns whether the first of these CPUs has a knob.

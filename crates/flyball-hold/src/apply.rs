@@ -23,14 +23,14 @@ use crate::{Effective, Exemption, Facts, Hold, LeftBecause, Refused};
 
 /// The result of applying the holds.
 #[derive(Debug, Clone, Default)]
-pub struct Brought {
+pub struct ApplyOutcome {
     /// The settings that were written; `None` if nothing had to be.
     pub applied: Option<Applied>,
     /// The restored settings, which no hold sets any more.
     pub restored: Restoration,
 }
 
-impl Brought {
+impl ApplyOutcome {
     /// Returns the places where the kernel changed the written value or refused the write. They are
     /// not written again and again.
     pub fn not_taken(&self, effective: &Effective) -> Vec<Exemption> {
@@ -91,7 +91,7 @@ impl From<ReadError> for BringError {
 /// # Errors
 /// See [`BringError`]. A place that could not be restored is not an error: the result lists it, and
 /// the journal keeps it.
-pub fn bring_about(
+pub fn apply_holds(
     host: &dyn Host,
     state: &StateDir,
     lock: &Lock,
@@ -99,11 +99,11 @@ pub fn bring_about(
     wanted: (&Effective, &[Exemption]),
     yielded: &[Location],
     on_refusal: OnRefusal,
-) -> Result<Brought, BringError> {
+) -> Result<ApplyOutcome, BringError> {
     bring_except(host, state, lock, command, wanted, (yielded, on_refusal), &BTreeSet::new())
 }
 
-/// Does the same as [`bring_about`], but keeps the present values of the knobs in `unread`. These
+/// Does the same as [`apply_holds`], but keeps the present values of the knobs in `unread`. These
 /// belong to holds that cannot be planned because the machine cannot be read, so it is unknown
 /// which places they set.
 fn bring_except(
@@ -114,12 +114,12 @@ fn bring_except(
     (effective, left): (&Effective, &[Exemption]),
     (yielded, on_refusal): (&[Location], OnRefusal),
     unread: &BTreeSet<Id>,
-) -> Result<Brought, BringError> {
+) -> Result<ApplyOutcome, BringError> {
     if effective.intent.is_empty() && unread.is_empty() {
         // The last hold is gone, so restore and compare everything that holds have changed or
         // disturbed.
         let restored = restore_locked(host, state, Scope::Holds)?;
-        return Ok(Brought { applied: None, restored: restored.restoration });
+        return Ok(ApplyOutcome { applied: None, restored: restored.restoration });
     }
     let (mut kept, mut remembered) = (BTreeSet::new(), BTreeSet::new());
     let (mut wanted, mut planned) = (Intent::default(), None);
@@ -161,7 +161,7 @@ fn bring_except(
         restored
     };
     if !differs && yielded.is_empty() && !needs_journal(host, state, &kept, &remembered)? {
-        return Ok(Brought { applied: None, restored: name_unsure(Restoration::default()) });
+        return Ok(ApplyOutcome { applied: None, restored: name_unsure(Restoration::default()) });
     }
     // The journal has the holds' names, so that `flyball restore -n` can show whose settings it
     // would undo.
@@ -182,7 +182,7 @@ fn bring_except(
     // settings that are written later. Settings must be saved before they are written.
     transaction.yield_to_others(yielded.to_vec())?;
     let restored = transaction.release_except(&kept)?;
-    transaction.remember_kept(&remembered)?;
+    transaction.save_kept(&remembered)?;
     let applied = if wanted.is_empty() {
         None
     } else {
@@ -192,7 +192,7 @@ fn bring_except(
         Some(transaction.apply_planned(&wanted, planned, on_refusal, &|| false)?)
     };
     transaction.keep_held()?;
-    Ok(Brought { applied, restored: name_unsure(restored) })
+    Ok(ApplyOutcome { applied, restored: name_unsure(restored) })
 }
 
 /// Describes in one sentence the holds that are not in force because the machine refuses them.
@@ -202,24 +202,32 @@ pub(crate) fn not_in_force(refused: &[Refused]) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join("; "))
 }
 
-/// Like [`bring_about`], but skips and lists holds that the machine refuses, so that the others are
+/// Like [`apply_holds`], but skips and lists holds that the machine refuses, so that the others are
 /// in force. If the machine cannot be read, a hold's settings stay. Also returns the overlay that
 /// is in force.
 ///
 /// # Errors
-/// As [`bring_about`], except refusals.
-pub(crate) fn bring_possible(
+/// As [`apply_holds`], except refusals.
+pub(crate) fn apply_accepted_holds(
     host: &dyn Host,
     state: &StateDir,
     lock: &Lock,
     command: &str,
     (holds, facts, left): (&[Hold], &Facts, &[Exemption]),
-) -> Result<(Brought, Effective, Vec<Refused>), BringError> {
+) -> Result<(ApplyOutcome, Effective, Vec<Refused>), BringError> {
     let (mut possible_holds, mut refused, mut unread) = (holds.to_vec(), Vec::new(), BTreeSet::new());
     let mut attempts = 0;
     loop {
         let effective = Effective::new(&possible_holds, facts);
-        match bring_except(host, state, lock, command, (&effective, left), (&[], OnRefusal::GoOn), &unread) {
+        match bring_except(
+            host,
+            state,
+            lock,
+            command,
+            (&effective, left),
+            (&[], OnRefusal::Continue),
+            &unread,
+        ) {
             Ok(brought) => return Ok((brought, effective, refused)),
             Err(BringError::Plan(_)) if attempts == 0 => {
                 (possible_holds, refused, unread) = possible(host, holds, facts, left);
@@ -278,7 +286,7 @@ pub(crate) fn possible(
     (possible, refused, unread)
 }
 
-/// A preview of [`bring_about`].
+/// A preview of [`apply_holds`].
 #[derive(Debug, Clone)]
 pub struct Preview {
     /// What would be restored, because no hold sets it any more: the location, its first content,
@@ -288,7 +296,7 @@ pub struct Preview {
     pub plan: Option<Plan>,
 }
 
-/// Returns what [`bring_about`] would do. Needs no lock and writes nothing.
+/// Returns what [`apply_holds`] would do. Needs no lock and writes nothing.
 pub fn preview(
     host: &dyn Host,
     state: &StateDir,

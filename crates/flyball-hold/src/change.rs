@@ -13,15 +13,15 @@ use flyball_control::{
 use flyball_host::Host;
 
 use crate::{
-    BringError, Brought, Effective, Facts, Moment, Store, StoreError,
-    apply::{bring_possible, not_in_force},
-    bring_about,
+    ApplyOutcome, BringError, Effective, Facts, Moment, Store, StoreError,
+    apply::{apply_accepted_holds, not_in_force},
+    apply_holds,
 };
 
 /// The result of a change.
 #[derive(Debug, Clone)]
 pub struct Changed {
-    pub brought: Brought,
+    pub brought: ApplyOutcome,
     /// The holds after the change.
     pub store: Store,
     /// The facts for the conditions.
@@ -95,7 +95,7 @@ pub(crate) fn change_locked(
     }
     if is_release {
         let wanted = (store.holds.as_slice(), &facts, store.left.as_slice());
-        let (brought, effective, refused) = match bring_possible(host, state, lock, command, wanted) {
+        let (brought, effective, refused) = match apply_accepted_holds(host, state, lock, command, wanted) {
             Ok(brought) => brought,
             Err(error) => {
                 store.failure = Some(error.to_string());
@@ -104,7 +104,9 @@ pub(crate) fn change_locked(
                 return Err(with_unmet(error.into(), host, state, &effective, &store, Vec::new()));
             }
         };
-        store.left.extend(brought.not_taken(&effective).into_iter().map(|left| left.tried_again(moment.now)));
+        store
+            .left
+            .extend(brought.not_taken(&effective).into_iter().map(|left| left.with_retry_time(moment.now)));
         store.failure = not_in_force(&refused);
         store.refused = refused;
         if let Err(error) = store.save(state) {
@@ -114,7 +116,7 @@ pub(crate) fn change_locked(
         }
         return Ok(Changed { brought, store, facts });
     }
-    match bring_about(host, state, lock, command, (&effective, &store.left), &[], OnRefusal::Undo) {
+    match apply_holds(host, state, lock, command, (&effective, &store.left), &[], OnRefusal::Undo) {
         Ok(brought) => {
             store.left.extend(brought.not_taken(&effective));
             store.failure = None;
@@ -129,7 +131,7 @@ pub(crate) fn change_locked(
             if !matches!(error, BringError::Plan(_)) {
                 let effective = Effective::new(&before.holds, &before.facts(host, moment.local));
                 let wanted = (&effective, before.left.as_slice());
-                let _ = bring_about(host, state, lock, command, wanted, &[], OnRefusal::GoOn);
+                let _ = apply_holds(host, state, lock, command, wanted, &[], OnRefusal::Continue);
             }
             Err(error.into())
         }

@@ -161,7 +161,7 @@ pub struct Exemption {
 
 impl Exemption {
     /// Returns the place with the time of the next try, which only a refused write has.
-    pub(crate) fn tried_again(self, now: Duration) -> Exemption {
+    pub(crate) fn with_retry_time(self, now: Duration) -> Exemption {
         let is_refused = matches!(self.because, LeftBecause::Refused(_));
         Exemption { until: is_refused.then_some(now + MINUTE), ..self }
     }

@@ -2,7 +2,7 @@
 //!
 //! A [`Hold`] is a name, an owner, a priority and settings, perhaps with a condition and an end.
 //! The overlay of all holds is in force, per knob and per place ([`Effective`]). Below it is the
-//! state before the first hold, which the journal stores. [`bring_about`] applies the overlay to
+//! state before the first hold, which the journal stores. [`apply_holds`] applies the overlay to
 //! the machine, as one transaction. The [`Store`] keeps the holds of this boot in a file of the
 //! state directory, next to the journal. The [`Service`] reacts to reports of the kernel: it
 //! corrects, reports or yields, and names the process that caused the change.
@@ -25,7 +25,7 @@ mod store;
 
 pub use self::{
     active::{ACTIVE, Active, ConfigError},
-    apply::{BringError, Brought, Preview, bring_about, preview},
+    apply::{ApplyOutcome, BringError, Preview, apply_holds, preview},
     change::{ChangeError, Changed, change_holds},
     condition::{Condition, ConditionError, Facts, Heat, Limit, Power, Pressure, Window},
     config::{Config, Desktop, Profiles, When},
@@ -35,7 +35,7 @@ pub use self::{
     machine::{MachineFacts, Requirement},
     moment::Moment,
     overlay::Effective,
-    rehearse::{Played, Rehearsal, ServiceNotice, events},
+    rehearse::{Rehearsal, TimedEvent, TimedNotice, events},
     service::{Notice, Priority, Service, VERIFY_EVERY, Watched, concerns_processors},
     status::{HeldKnob, HoldStatus, OverruledHold, Status, status},
     store::{MAX_SETTINGS_PER_USER, Presence, Refused, ServiceState, Store, StoreError},

@@ -55,7 +55,7 @@ enum Act {
 
 /// An event and its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Played {
+pub struct TimedEvent {
     /// Time since the rehearsal began.
     pub at: Duration,
     /// The event as it was written.
@@ -75,9 +75,9 @@ const KNOWN: &str = "power ac|battery, starts|ends PATH|unit NAME|cgroup PATH|us
 ///
 /// # Errors
 /// The first invalid line.
-pub fn events(bytes: &[u8], file: &str) -> Result<Vec<Played>, ConfigError> {
+pub fn events(bytes: &[u8], file: &str) -> Result<Vec<TimedEvent>, ConfigError> {
     let text = String::from_utf8_lossy(bytes);
-    let mut found: Vec<Played> = Vec::new();
+    let mut found: Vec<TimedEvent> = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line_text = line.trim();
         if line_text.is_empty() || line_text.starts_with('#') {
@@ -96,7 +96,7 @@ pub fn events(bytes: &[u8], file: &str) -> Result<Vec<Played>, ConfigError> {
         }
         let text = event.trim().to_owned();
         let act = act(&text).ok_or_else(|| wrong(format!("'{text}' is not an event; there are {KNOWN}")))?;
-        found.push(Played { at, text, line: number + 1, act });
+        found.push(TimedEvent { at, text, line: number + 1, act });
     }
     Ok(found)
 }
@@ -149,7 +149,7 @@ fn act(text: &str) -> Option<Act> {
 
 /// A notice of the service, and its time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ServiceNotice {
+pub struct TimedNotice {
     /// Time since the rehearsal began.
     pub at: Duration,
     pub notice: Notice,
@@ -200,7 +200,7 @@ impl<'h> Rehearsal<'h> {
         Moment { now: self.since + self.now, unix: seconds, local }
     }
 
-    fn handle(&mut self, events: Vec<Event>) -> Vec<ServiceNotice> {
+    fn handle(&mut self, events: Vec<Event>) -> Vec<TimedNotice> {
         self.wake_ups += 1;
         let moment = self.moment();
         self.service.handle(events, moment);
@@ -208,13 +208,13 @@ impl<'h> Rehearsal<'h> {
     }
 
     /// Returns what the service did since the last call.
-    pub fn done(&mut self) -> Vec<ServiceNotice> {
+    pub fn done(&mut self) -> Vec<TimedNotice> {
         let at = self.now;
-        self.service.notices().into_iter().map(|notice| ServiceNotice { at, notice }).collect()
+        self.service.notices().into_iter().map(|notice| TimedNotice { at, notice }).collect()
     }
 
     /// Lets time pass. The service compares, and conditions on time begin and end.
-    pub fn until(&mut self, at: Duration) -> Vec<ServiceNotice> {
+    pub fn until(&mut self, at: Duration) -> Vec<TimedNotice> {
         let mut done = Vec::new();
         loop {
             // If a deadline is due now, a wait of 0 would not get past it.
@@ -233,7 +233,7 @@ impl<'h> Rehearsal<'h> {
     ///
     /// # Errors
     /// The machine refuses the event's change. The error has the line and the errno.
-    pub fn play(&mut self, event: &Played) -> Result<Vec<ServiceNotice>, String> {
+    pub fn play(&mut self, event: &TimedEvent) -> Result<Vec<TimedNotice>, String> {
         let mut done = self.until(event.at);
         let fail = |error: HostError| format!("line {}: {error}", event.line);
         let report = match &event.act {

@@ -26,7 +26,7 @@ use crate::{
     ACTIVE, BringError, Cause, ChangeError, Changed, Condition, Config, ConfigError, Effective, Exemption,
     Facts, Hold, HoldName, MachineFacts, Moment, OnExit, Owner, ProcessId, Profiles, Refused, ServiceState,
     Store, StoreError,
-    apply::{bring_about, bring_possible, not_in_force},
+    apply::{apply_accepted_holds, apply_holds, not_in_force},
     change::change_locked,
     condition::{Lasting, next_edge},
     drift::Corrections,
@@ -490,12 +490,12 @@ impl<'h> Service<'h> {
         self.writes.clear();
         self.seen = None;
         let wanted = (&self.effective, self.store.left.as_slice());
-        let result = bring_about(self.host, &self.state, &lock, COMMAND, wanted, &[], OnRefusal::GoOn);
+        let result = apply_holds(self.host, &self.state, &lock, COMMAND, wanted, &[], OnRefusal::Continue);
         let (result, refused) = match result {
             // Not at the first refusal: policies that a driver is creating exist after a pause.
             Err(BringError::Plan(_)) if self.retry.is_some_and(|(count, _)| count + 1 >= RETRIES.len()) => {
                 let all = (self.store.holds.as_slice(), &self.facts, self.store.left.as_slice());
-                match bring_possible(self.host, &self.state, &lock, COMMAND, all) {
+                match apply_accepted_holds(self.host, &self.state, &lock, COMMAND, all) {
                     Ok((brought, effective, refused)) => {
                         self.effective = effective;
                         (Ok(brought), refused)
@@ -514,7 +514,7 @@ impl<'h> Service<'h> {
     }
 
     /// Records whether the machine matches the holds, and otherwise when to retry.
-    fn conclude(&mut self, result: &Result<crate::Brought, BringError>, moment: Moment) {
+    fn conclude(&mut self, result: &Result<crate::ApplyOutcome, BringError>, moment: Moment) {
         let failure = match result {
             Ok(brought) if brought.restored.is_exact() => None,
             Ok(brought) => Some(brought.restored.to_string()),
@@ -576,7 +576,7 @@ impl<'h> Service<'h> {
         }
         // A refused hold must not keep the settings of a released hold in force.
         let all = (self.store.holds.as_slice(), &self.facts, self.store.left.as_slice());
-        let result = bring_possible(self.host, &self.state, &lock, COMMAND, all);
+        let result = apply_accepted_holds(self.host, &self.state, &lock, COMMAND, all);
         let result = result.map(|(brought, effective, refused)| {
             (self.effective, self.refused) = (effective, refused);
             brought

@@ -11,7 +11,7 @@ use std::{
 };
 
 use flyball_control::{Intent, Setting, Snapshot, plan::targets, write::state::StateDir};
-use flyball_hold::{Config, Notice, Played, Rehearsal, ServiceNotice, VERIFY_EVERY, events};
+use flyball_hold::{Config, Notice, Rehearsal, TimedEvent, TimedNotice, VERIFY_EVERY, events};
 use flyball_simhost::{SimHost, SimSetup};
 
 const CONFIG: &str = "[[when]]\nprofile = \"governor=powersave\"\n\
@@ -25,18 +25,13 @@ fn profiles(name: &str) -> Result<Vec<Setting>, String> {
 }
 
 /// Plays events to a service. Returns its actions and how often it woke up.
-fn play(
-    machine: &str,
-    text: &str,
-    until: Duration,
-    each_hour: &mut dyn FnMut(),
-) -> (Vec<ServiceNotice>, u64) {
+fn play(machine: &str, text: &str, until: Duration, each_hour: &mut dyn FnMut()) -> (Vec<TimedNotice>, u64) {
     let host = SimHost::open(&SimSetup::parse(machine).unwrap()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let state = StateDir::new(folder.path().join("state"));
     let config = Config::parse(CONFIG.as_bytes(), "hold.toml");
     let mut rehearsal = Rehearsal::start(&host, state, config, &profiles).unwrap();
-    let played: Vec<Played> = events(text.as_bytes(), "events").unwrap();
+    let played: Vec<TimedEvent> = events(text.as_bytes(), "events").unwrap();
     let mut done = rehearsal.done();
     let mut hour = 0;
     for event in &played {
@@ -139,7 +134,7 @@ fn storms_end_with_everything_held_or_left_with_a_warning() {
     let (done, _) = play("ryzen-5750g", &writer, Duration::from_secs(500), &mut || ());
     let count = |action: &flyball_hold::Action| {
         let is =
-            |done: &&ServiceNotice| matches!(&done.notice, Notice::Drift(drift) if drift.action == *action);
+            |done: &&TimedNotice| matches!(&done.notice, Notice::Drift(drift) if drift.action == *action);
         done.iter().filter(is).count()
     };
     let (corrected, warnings) =

@@ -4,14 +4,14 @@
 use crate::{Host, Kind};
 
 /// Manufacturer in the firmware of flyball's guests (`lab/crates/flyball-guest/src/qemu.rs`).
-const MAKER: &str = "flyball";
+const GUEST_MANUFACTURER: &str = "flyball";
 
 /// Returns the machine's own description, such as `guest of ryzen-5750g, closed loop`, if flyball
 /// emulates its processors.
 pub fn emulated(host: &dyn Host) -> Option<String> {
     const DMI: &str = "/sys/class/dmi/id";
     let said = |name: &str| host.read(&format!("{DMI}/{name}")).ok().filter(|text| !text.is_empty());
-    if said("sys_vendor")? != MAKER {
+    if said("sys_vendor")? != GUEST_MANUFACTURER {
         return None;
     }
     let words: Vec<String> = ["product_name", "product_version"].into_iter().filter_map(said).collect();

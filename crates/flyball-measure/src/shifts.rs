@@ -62,10 +62,10 @@ pub enum Form {
 
 /// How the chance of a false discovery is divided among the searches. Splits, the most frequent
 /// change, get half.
-const OF_SPLITS: f64 = 0.5;
-const OF_TEMPORARY: f64 = 0.2;
-const OF_GLITCHES: f64 = 0.1;
-const OF_SPREAD: f64 = 0.2;
+const SPLIT_SHARE: f64 = 0.5;
+const TEMPORARY_SHARE: f64 = 0.2;
+const GLITCH_SHARE: f64 = 0.1;
+const SPREAD_SHARE: f64 = 0.2;
 
 /// A change in a series.
 #[derive(Debug, Clone, PartialEq, schemars::JsonSchema, serde::Serialize)]
@@ -193,7 +193,7 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
             open.push(segment.start..change.start);
             open.push(change.end..segment.end);
         } else if let Some((inner, p)) =
-            temporary::test(inside, &scores, options, Chance::new(options, OF_TEMPORARY), &mut rng)
+            temporary::test(inside, &scores, options, Chance::new(options, TEMPORARY_SHARE), &mut rng)
         {
             let (from, to) = (segment.start + inner.start, segment.start + inner.end);
             let middle = usize::midpoint(from, to);
@@ -214,7 +214,7 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
         (after - before).abs() > 1e-9 * before.abs().max(after.abs())
     };
     shifts.retain(is_news);
-    let of_spread = spread::find(values, &shifts, options, options.alpha * OF_SPREAD, &mut rng);
+    let of_spread = spread::find(values, &shifts, options, options.alpha * SPREAD_SHARE, &mut rng);
     shifts.extend(of_spread);
     shifts.sort_by_key(|shift| shift.at);
     shifts
@@ -367,7 +367,7 @@ fn best_split(scores: &[f64], shortest: usize) -> Option<(usize, f64)> {
 /// The best split of a segment with its significance, if it is significant.
 fn test(values: &[f64], scores: &[f64], options: &Options, rng: &mut impl Rng) -> Option<(usize, f64)> {
     let (split, score) = best_split(scores, options.shortest)?;
-    let chance = Chance::new(options, OF_SPLITS);
+    let chance = Chance::new(options, SPLIT_SHARE);
     let p = permutation_test(scores, chance, rng, |shuffled| {
         best_split(shuffled, options.shortest).is_some_and(|(_, other)| other >= score)
     })?;

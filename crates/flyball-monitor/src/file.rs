@@ -15,7 +15,7 @@ use std::io::{self, Write as _};
 use flyball_files::{ZstdReader, ZstdWriter, read_bounded};
 
 pub use reader::{Lost, Recording};
-pub use recorder::{FileLimits, RecordError, Recorder, shards};
+pub use recorder::{RecordError, Recorder, Retention, shards};
 pub use writer::Writer;
 
 use crate::{Layout, Sample, layout::Scope};

@@ -15,7 +15,7 @@ use std::{
 use flyball_host::{Kind, Vendor};
 use flyball_monitor::{
     Cost, Cpu, Field, Layout, Machine, Package, Quantity, Sample, Scope, Unit,
-    file::{FileLimits, Recorder, Recording, shards},
+    file::{Recorder, Recording, Retention, shards},
 };
 
 const CPUS: u32 = 512;
@@ -140,7 +140,7 @@ fn records_until_it_is_killed() {
     };
     let until: u64 = std::env::var("FLYBALL_DAY_UNTIL").unwrap().parse().unwrap();
     let layout = layout();
-    let mut recorder = Recorder::open(Path::new(&path), &layout, None, FileLimits::default()).unwrap();
+    let mut recorder = Recorder::open(Path::new(&path), &layout, None, Retention::default()).unwrap();
     let mut out = std::io::stdout();
     for n in from.parse().unwrap()..until {
         recorder.add(nth(&layout, n)).unwrap();

@@ -33,7 +33,7 @@ use crate::User;
 const NEWEST: ABI = ABI::V6;
 
 /// Shows which process has locked a state file. That process's command line stays inaccessible.
-const OF_EACH: &str = "/proc/locks";
+const ALWAYS_READABLE: &str = "/proc/locks";
 
 /// Returns how many processors this process may use. std reads that from files which a confined
 /// process cannot open, so [`Confinement::enter`] counts them in advance.
@@ -190,7 +190,7 @@ impl Confinement {
         // replaced.
         let folders = self.folders.iter().map(|path| (path.as_path(), read | change | make));
         let files = self.files.iter().map(|path| (path.as_path(), change));
-        let reads = self.reads.iter().map(PathBuf::as_path).chain([Path::new(OF_EACH)]);
+        let reads = self.reads.iter().map(PathBuf::as_path).chain([Path::new(ALWAYS_READABLE)]);
         // Asking a newly opened terminal for its size and mode needs ioctl(2). Since Linux 6.10
         // (ABI 5), Landlock refuses it on devices without this right, unless they were open before.
         let tty: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;

@@ -233,12 +233,12 @@ impl Sleeper {
     #[inline]
     pub(crate) fn limit(&mut self, states: &States, limits: Limits) {
         if self.limits != limits {
-            self.limit_anew(states, limits);
+            self.apply_limits(states, limits);
         }
     }
 
     #[cold]
-    fn limit_anew(&mut self, states: &States, limits: Limits) {
+    fn apply_limits(&mut self, states: &States, limits: Limits) {
         let choice = Choice::new(states, limits);
         (self.limits, self.equal, self.usual.us) = (limits, 0, 0);
         self.deepest = choice.deepest(u32::MAX) as u8;

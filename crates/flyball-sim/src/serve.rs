@@ -26,12 +26,12 @@ use rustix::net::{
 
 pub use files::Files;
 pub use namespace::{SetupError, enter};
-pub use open::Paced;
+pub use open::RealTimeMachine;
 pub use supervise::{Supervisor, submit};
 
 /// Serves a machine until its last user has ended. The process inside opens the FUSE device in its
 /// own user namespace, mounts it, and sends it over `socket`.
-pub fn serve(machine: Arc<Mutex<Paced>>, socket: &OwnedFd) -> io::Result<()> {
+pub fn serve(machine: Arc<Mutex<RealTimeMachine>>, socket: &OwnedFd) -> io::Result<()> {
     // The device must be opened in the user namespace that mounts it (fs/fuse/inode.c), so the
     // process inside opens it and passes it on.
     let device = receive(socket)?;

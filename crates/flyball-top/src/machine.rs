@@ -12,7 +12,7 @@ use flyball_host::Host;
 use flyball_monitor::{
     Facts, Interval, Layout, Sample, Sampler,
     alert::{Event, Reading, Subject, Watch},
-    file::{FileLimits, RecordError, Recorder},
+    file::{RecordError, Recorder, Retention},
     history::{History, Timeline},
 };
 use flyball_text::date::Utc;
@@ -173,7 +173,7 @@ impl Source for Machine<'_> {
         }
         let name = format!("flyball-top-{}.fbt", stamp());
         self.learn();
-        let kept = FileLimits::default();
+        let kept = Retention::default();
         let recorder = Recorder::open(Path::new(&name), self.layout(), self.facts.as_ref(), kept);
         self.record_to(recorder.map_err(SourceError::Record)?, name.clone());
         Ok(Recording::Started(name))

@@ -51,7 +51,7 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
     // Keep it to the end of the function: dropping it restores the terminal, however the function
     // ends.
     let (_taken, mut screen) = terminal::take()?;
-    let mut looker = Looker {
+    let mut looker = ScreenRun {
         layout: source.timeline().layout().clone(),
         series: Series::default(),
         moment: None,
@@ -135,7 +135,7 @@ fn why(source: &mut dyn Source, number: u64, cpu: u32) -> io::Result<Vec<String>
 }
 
 /// State of one run of the screen.
-struct Looker {
+struct ScreenRun {
     layout: Layout,
     series: Series,
     moment: Option<Moment>,
@@ -145,7 +145,7 @@ struct Looker {
     frame: Buffer,
 }
 
-impl Looker {
+impl ScreenRun {
     /// Adds the newest sample to the graphs.
     fn newest(&mut self, source: &mut dyn Source) -> io::Result<()> {
         let number = source.timeline().end().saturating_sub(1);

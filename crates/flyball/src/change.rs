@@ -120,7 +120,7 @@ pub(crate) fn must_be_writable(host: &dyn Host) -> Result<(), Failure> {
 /// Applies an intent until reboot or restore, and prints the result.
 pub(crate) fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit, Failure> {
     must_be_writable(host)?;
-    let state = context.patient_state()?;
+    let state = context.state_waiting_for_lock()?;
     let interrupted = interrupts()?;
     // Without a guardian, because the settings must outlive this process. After a crash, `flyball
     // restore` undoes them.
@@ -142,7 +142,7 @@ pub(crate) fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Resu
         eprintln!("note: {note}");
     }
     note_holds(&state, host, intent);
-    note_unkept(context);
+    note_not_persistent(context);
     // If stdout cannot be written (a full disk), say that the settings are in effect.
     print_applied(&context.output.about(host), &applied).map_err(|failure| {
         failure.reworded(|message| {
@@ -153,7 +153,7 @@ pub(crate) fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Resu
 }
 
 /// Notes that settings on a simulated machine are lost at the end of the command, if they are.
-pub(crate) fn note_unkept(context: &Context) {
+pub(crate) fn note_not_persistent(context: &Context) {
     if let MachineArg::Simulated(setup) = &context.machine
         && setup.state.is_none()
     {

@@ -4,7 +4,7 @@
 use std::{cell::OnceCell, path::PathBuf, time::Duration};
 
 use flyball_control::write::{
-    state::{LockError, Patience, StateDir},
+    state::{LockError, LockTimeout, StateDir},
     transaction::TransactionError,
 };
 use flyball_files::Scratch;
@@ -75,9 +75,9 @@ impl Context {
 
     /// Like [`Context::state`], but the change waits for the lock, which the service holds while it
     /// corrects, and other commands while they set.
-    pub(crate) fn patient_state(&self) -> Result<StateDir, Failure> {
+    pub(crate) fn state_waiting_for_lock(&self) -> Result<StateDir, Failure> {
         let waits = |error: &LockError| eprintln!("flyball: waiting up to {} s: {error}", PATIENCE.as_secs());
-        Ok(self.state()?.waiting(Patience { time: PATIENCE, waits }))
+        Ok(self.state()?.waiting(LockTimeout { time: PATIENCE, waits }))
     }
 
     /// Returns a directory of this process. Other users cannot access it, and it is removed at the

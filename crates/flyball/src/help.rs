@@ -78,7 +78,7 @@ pub(crate) fn command(top: Command, width: usize, short: bool) -> Command {
     top = top.term_width(width);
     let commands = list(&top, width);
     let options = options(&top, width);
-    for name in asked_for(&top) {
+    for name in requested_commands(&top) {
         top = top.mut_subcommand(&name, |command| fitted(command, width, &format!("flyball {name}"), ""));
         if short {
             top =
@@ -95,7 +95,7 @@ pub(crate) fn command(top: Command, width: usize, short: bool) -> Command {
 
 /// Returns the commands whose help this command line may print. Fitting the help of all commands
 /// takes longer than many commands run.
-fn asked_for(top: &Command) -> Vec<String> {
+fn requested_commands(top: &Command) -> Vec<String> {
     top.get_subcommands().map(Command::get_name).filter(|name| may_be(name)).map(str::to_owned).collect()
 }
 
@@ -167,7 +167,7 @@ pub(crate) fn without_machine(mut top: Command) -> Command {
 /// Hides the global options and, in commands with dozens, all but the main options.
 fn main_options(mut top: Command) -> Command {
     let globals: Vec<Arg> = top.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
-    for name in asked_for(&top) {
+    for name in requested_commands(&top) {
         let shown = SHORT.iter().find(|(command, _)| *command == name).map(|(_, shown)| shown);
         top = top.mut_subcommand(&name, |command| {
             without_globals(command, &globals).mut_args(|arg| match shown {

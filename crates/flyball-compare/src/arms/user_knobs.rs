@@ -3,7 +3,7 @@
 
 use flyball_control::{
     Location,
-    write::transaction::{Probed, Transaction},
+    write::transaction::{ProbeOutcome, Transaction},
 };
 use flyball_host::{CommandKnob, Host};
 use flyball_measure::{Arm, SettingsError, UserKnobError};
@@ -32,9 +32,9 @@ pub(super) fn apply(
         let location = Location::Command(Box::new(knob.clone()));
         // After an error of the journal, the changes have already been restored.
         let found = match transaction.probe(&location, setting.value())? {
-            Probed::Held => continue,
-            Probed::Reads(found) => Ok(found),
-            Probed::Refused(error) => Err(error),
+            ProbeOutcome::Held => continue,
+            ProbeOutcome::Reads(found) => Ok(found),
+            ProbeOutcome::Refused(error) => Err(error),
         };
         let restoration = transaction.restore();
         return Err(Box::new(UserKnobError { setting: setting.clone(), found, restoration }).into());

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Location,
-    write::transaction::{ApplyError, Probed, Transaction},
+    write::transaction::{ApplyError, ProbeOutcome, Transaction},
 };
 
 const DYNAMIC: &str = "/sys/devices/system/cpu/amd_pstate/dynamic_epp";
@@ -55,7 +55,7 @@ struct Writer<'a, 'h> {
 }
 
 impl Writer<'_, '_> {
-    fn write(&mut self, path: &str, value: &str) -> Result<Probed, ApplyError> {
+    fn write(&mut self, path: &str, value: &str) -> Result<ProbeOutcome, ApplyError> {
         if (self.interrupted)() {
             return Err(ApplyError::Interrupted { restoration: Box::new(self.transaction.restore()) });
         }
@@ -65,9 +65,9 @@ impl Writer<'_, '_> {
     /// Writes a value and returns a complaint if it does not read back as written.
     fn must(&mut self, path: &str, value: &str) -> Result<Option<String>, ApplyError> {
         Ok(match self.write(path, value)? {
-            Probed::Held => None,
-            Probed::Reads(text) => Some(format!("{path}: wrote {value}, reads '{text}'")),
-            Probed::Refused(error) => Some(format!("{path}: {value} was refused: {}", error.errno)),
+            ProbeOutcome::Held => None,
+            ProbeOutcome::Reads(text) => Some(format!("{path}: wrote {value}, reads '{text}'")),
+            ProbeOutcome::Refused(error) => Some(format!("{path}: {value} was refused: {}", error.errno)),
         })
     }
 
@@ -150,11 +150,15 @@ fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     // Count up from 0 like the module: a driver without numbers refuses the first one.
     for number in 0..=u8::MAX {
         match writer.write(&path, &number.to_string())? {
-            Probed::Refused(error) if number == 0 && error.errno == Errno::INVAL && !since(facts, 7, 2) => {
+            ProbeOutcome::Refused(error)
+                if number == 0 && error.errno == Errno::INVAL && !since(facts, 7, 2) =>
+            {
                 break;
             }
-            Probed::Refused(error) => return Ok(failed(format!("{number} was refused: {}", error.errno))),
-            Probed::Held | Probed::Reads(_) => {}
+            ProbeOutcome::Refused(error) => {
+                return Ok(failed(format!("{number} was refused: {}", error.errno)));
+            }
+            ProbeOutcome::Held | ProbeOutcome::Reads(_) => {}
         }
         let reads = writer.read(&path).unwrap_or_default();
         let same = match WORDS.iter().find(|(word, _)| *word == reads) {
@@ -168,9 +172,11 @@ fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     }
     for (word, _) in WORDS {
         match writer.write(&path, word)? {
-            Probed::Held => {}
-            Probed::Reads(text) => return Ok(failed(format!("wrote {word}, reads '{text}'"))),
-            Probed::Refused(error) => return Ok(failed(format!("{word} was refused: {}", error.errno))),
+            ProbeOutcome::Held => {}
+            ProbeOutcome::Reads(text) => return Ok(failed(format!("wrote {word}, reads '{text}'"))),
+            ProbeOutcome::Refused(error) => {
+                return Ok(failed(format!("{word} was refused: {}", error.errno)));
+            }
         }
     }
     let what = if numbers == 0 {

@@ -35,9 +35,9 @@ pub struct Target {
 /// # Errors
 /// Same as [`super::plan`], except for settings that are refused only because of the present state.
 pub fn targets(snapshot: &Snapshot, intent: &Intent) -> Result<Vec<Target>, PlanError> {
-    let plan = |intent: &Intent| super::with_rules(snapshot, intent, Rules::OfTheIntent);
+    let plan = |intent: &Intent| super::with_rules(snapshot, intent, Rules::IntentOnly);
     let (_, chosen): (Plan, Intent) = choice::choose(intent, snapshot, plan)?;
-    let mut planner = Planner::new(snapshot, Rules::OfTheIntent);
+    let mut planner = Planner::new(snapshot, Rules::IntentOnly);
     planner.place_all(&chosen)?;
     planner.read_and_resolve()?;
     planner.look_ahead()?;

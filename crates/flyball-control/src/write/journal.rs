@@ -158,7 +158,7 @@ fn length_path(journal: &Path) -> PathBuf {
 
 /// Reads the minimum length of the journal. Returns 0 if it is unknown: an earlier flyball kept no
 /// count, and a process may be killed between creating the file and writing to it.
-fn least_length(journal: &Path) -> io::Result<u64> {
+fn min_length(journal: &Path) -> io::Result<u64> {
     let bytes = match read(&length_path(journal)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         read => read?,
@@ -201,7 +201,7 @@ impl Journal {
     pub fn load(state: &StateDir) -> Result<Option<Contents>, JournalError> {
         let path = state.journal();
         // The length first: another flyball may be appending, and the journal only grows.
-        let (least, bytes) = match least_length(&path).and_then(|least| Ok((least, read(&path)?))) {
+        let (least, bytes) = match min_length(&path).and_then(|least| Ok((least, read(&path)?))) {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(JournalError::Io { path, error }),
@@ -371,7 +371,7 @@ impl Journal {
     /// Closes a transaction of holds that was killed: the holds still want its settings, and it
     /// stores the state before them.
     pub(super) fn adopt(&mut self) -> Result<(), JournalError> {
-        let open = self.contents.interrupted().filter(|entry| entry.is_of_holds() && entry.has_goals());
+        let open = self.contents.interrupted().filter(|entry| entry.is_hold() && entry.has_goals());
         open.map(|entry| entry.id).map_or(Ok(()), |id| self.record(vec![Record::Commit { id }]))
     }
 
@@ -392,7 +392,7 @@ impl Journal {
             })
         });
         // The user's commands in between have stored the values that the holds had set.
-        if remembers_more || self.contents.pending().any(|entry| !entry.is_of_holds()) {
+        if remembers_more || self.contents.pending().any(|entry| !entry.is_hold()) {
             self.release(locations.cloned().collect())?;
         }
         let (kept, ended): (Vec<&Entry>, Vec<&Entry>) = undone.iter().partition(|entry| {

@@ -41,7 +41,7 @@ impl Outcome {
 
 /// The effect of a write that was made only to observe it.
 #[derive(Debug)]
-pub enum Probed {
+pub enum ProbeOutcome {
     /// The value was read back.
     Held,
     /// The kernel accepted the write, but the location reads back as this.

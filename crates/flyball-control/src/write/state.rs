@@ -20,19 +20,19 @@ pub struct StateDir {
     path: PathBuf,
     /// The directory that every flyball on the machine locks, if it differs from `path`.
     home: Option<PathBuf>,
-    patience: Option<Patience>,
+    patience: Option<LockTimeout>,
 }
 
 /// How long to wait for a lock that another flyball holds. The service holds it for some
 /// milliseconds per correction.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct LockTimeout {
     pub time: Duration,
     /// Called once, if the lock is still taken after a moment.
     pub waits: fn(&LockError),
 }
 
-impl Patience {
+impl LockTimeout {
     /// Pause between two attempts.
     const PAUSE: Duration = Duration::from_millis(10);
     /// How long to wait before `waits` is called.
@@ -58,7 +58,7 @@ impl StateDir {
 
     /// Returns this directory with a [`StateDir::lock`] that waits.
     #[must_use]
-    pub fn waiting(self, patience: Patience) -> StateDir {
+    pub fn waiting(self, patience: LockTimeout) -> StateDir {
         StateDir { patience: Some(patience), ..self }
     }
 
@@ -117,10 +117,10 @@ impl StateDir {
         loop {
             match (self.lock_at_once(command), self.patience) {
                 (Err(error @ LockError::Held { .. }), Some(patience)) if begin.elapsed() < patience.time => {
-                    if begin.elapsed() >= Patience::MOMENT && !std::mem::replace(&mut has_said, true) {
+                    if begin.elapsed() >= LockTimeout::MOMENT && !std::mem::replace(&mut has_said, true) {
                         (patience.waits)(&error);
                     }
-                    std::thread::sleep(Patience::PAUSE);
+                    std::thread::sleep(LockTimeout::PAUSE);
                 }
                 (result, _) => return result,
             }
@@ -343,7 +343,7 @@ mod tests {
         use std::sync::atomic::{AtomicU32, Ordering};
         static SAID: AtomicU32 = AtomicU32::new(0);
         let folder = tempfile::tempdir().unwrap();
-        let patience = |time| Patience {
+        let patience = |time| LockTimeout {
             time: Duration::from_millis(time),
             waits: |_| _ = SAID.fetch_add(1, Ordering::Relaxed),
         };

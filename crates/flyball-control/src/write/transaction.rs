@@ -27,7 +27,7 @@ use super::{
     undo::release_entries,
 };
 pub use super::{
-    outcome::{Applied, AppliedChange, ApplyError, Outcome, Probed, RefusedChange, TransactionError},
+    outcome::{Applied, AppliedChange, ApplyError, Outcome, ProbeOutcome, RefusedChange, TransactionError},
     undo::{Restored, Scope, boot_id, forget, release_unrecorded, restore, restore_locked},
 };
 use crate::{
@@ -93,19 +93,19 @@ pub enum OnRefusal {
     Undo,
     /// Make the other writes. Plan the refused ones again and retry them once: another program may
     /// have written between the plan and the write.
-    GoOn,
+    Continue,
 }
 
 impl OnRefusal {
     /// Returns whether to skip a write that failed with this errno. Without the right to write,
     /// every write would fail, so skipping is pointless.
     fn tolerates(self, errno: Errno) -> bool {
-        self == OnRefusal::GoOn && !matches!(errno, Errno::ROFS | Errno::ACCES | Errno::PERM)
+        self == OnRefusal::Continue && !matches!(errno, Errno::ROFS | Errno::ACCES | Errno::PERM)
     }
 }
 
 /// Why writes could not be journaled in advance. They must not be made then.
-enum NotAnnounced {
+enum AnnounceError {
     Journal(JournalError),
     Unreadable(Location, HostError),
 }
@@ -192,7 +192,7 @@ impl<'h> Transaction<'h> {
     ///
     /// # Errors
     /// The journal cannot be written.
-    pub fn remember_kept(&mut self, kept: &BTreeSet<Location>) -> Result<(), JournalError> {
+    pub fn save_kept(&mut self, kept: &BTreeSet<Location>) -> Result<(), JournalError> {
         let entries = self.journal.contents().hold_entries();
         let is_known =
             |location: &&Location| entries.iter().any(|entry| entry.first_old.contains_key(*location));
@@ -272,14 +272,16 @@ impl<'h> Transaction<'h> {
             let fresh = match planned.take() {
                 Some(planned) => Ok(planned),
                 // Another program may have written during the first snapshot.
-                None if on_refusal == OnRefusal::GoOn => self.look(&intent).or_else(|_| self.look(&intent)),
+                None if on_refusal == OnRefusal::Continue => {
+                    self.look(&intent).or_else(|_| self.look(&intent))
+                }
                 None => self.look(&intent),
             };
             let ((Plan { changes, notes, .. }, chosen), mut known) = match fresh {
                 Ok(fresh) => fresh,
                 // Nothing was written yet, so there is no restoration to report.
                 Err(error) if first => return Err(ApplyError::Plan(error)),
-                Err(error) if on_refusal == OnRefusal::GoOn => {
+                Err(error) if on_refusal == OnRefusal::Continue => {
                     applied.refuse(rest, &error);
                     break;
                 }
@@ -381,8 +383,8 @@ impl<'h> Transaction<'h> {
             let writes: Vec<Write<'_>> = batch.iter().map(|change| Write::from(*change)).collect();
             match self.announce(&writes, JournalScope::Footprint, known) {
                 Ok(olds) => break olds,
-                Err(NotAnnounced::Journal(error)) => return Err(self.not_announced(error)),
-                Err(NotAnnounced::Unreadable(location, error)) => {
+                Err(AnnounceError::Journal(error)) => return Err(self.not_announced(error)),
+                Err(AnnounceError::Unreadable(location, error)) => {
                     // The location may be one that the batch only disturbs.
                     match batch.iter().position(|change| change.location == location) {
                         Some(index) if on_refusal.tolerates(error.errno) => {
@@ -431,7 +433,7 @@ impl<'h> Transaction<'h> {
         writes: &[Write<'_>],
         reach: JournalScope,
         known: &mut HashMap<Location, Content>,
-    ) -> Result<Vec<Content>, NotAnnounced> {
+    ) -> Result<Vec<Content>, AnnounceError> {
         let mut footprints = Footprints::new(self.host);
         let mut footprint: Footprint =
             writes.iter().map(|write| (write.location.clone(), write.subject)).collect();
@@ -461,7 +463,7 @@ impl<'h> Transaction<'h> {
             }
             olds.push(old);
         }
-        self.journal.announce(was, announced).map_err(NotAnnounced::Journal)?;
+        self.journal.announce(was, announced).map_err(AnnounceError::Journal)?;
         // The writes that follow may change any of these locations, so forget what was read.
         known.retain(|location, _| !footprint.contains_key(location));
         Ok(olds)
@@ -492,7 +494,7 @@ impl<'h> Transaction<'h> {
         unknown: Vec<(Location, Subject)>,
         written: &BTreeSet<&Location>,
         known: &mut HashMap<Location, Content>,
-    ) -> Result<Vec<(Location, Content, Handling)>, NotAnnounced> {
+    ) -> Result<Vec<(Location, Content, Handling)>, AnnounceError> {
         const ATTEMPTS: usize = 4;
         let mut contents: HashMap<Location, Content> = HashMap::with_capacity(unknown.len());
         let mut failed: Vec<(&Location, Subject, HostError)> = Vec::new();
@@ -530,7 +532,7 @@ impl<'h> Transaction<'h> {
             let can_be_restored = spelling.is_some_and(|spelling| spelling.writable(&content).is_some());
             let must_be_known = written.contains(location) || matches!(location, Location::SpeedSelect(_));
             if must_be_known && !can_be_restored {
-                return Err(NotAnnounced::Unreadable(location.clone(), error));
+                return Err(AnnounceError::Unreadable(location.clone(), error));
             }
             contents.insert(location.clone(), content);
         }
@@ -603,8 +605,8 @@ impl<'h> Transaction<'h> {
         }
         match self.announce(&accepted, JournalScope::Location, &mut HashMap::new()) {
             Ok(_) => {}
-            Err(NotAnnounced::Journal(error)) => return Err(self.not_announced(error)),
-            Err(NotAnnounced::Unreadable(location, error)) => {
+            Err(AnnounceError::Journal(error)) => return Err(self.not_announced(error)),
+            Err(AnnounceError::Unreadable(location, error)) => {
                 refused.push((location, error));
                 return Ok(refused);
             }
@@ -623,25 +625,25 @@ impl<'h> Transaction<'h> {
     /// # Errors
     /// The journal cannot be written. Then this location is unchanged, and everything has been
     /// restored.
-    pub fn probe(&mut self, location: &Location, new: &str) -> Result<Probed, ApplyError> {
+    pub fn probe(&mut self, location: &Location, new: &str) -> Result<ProbeOutcome, ApplyError> {
         let Some(subject) = Subject::from_location(location) else {
-            return Ok(Probed::Refused(unknown_location(location)));
+            return Ok(ProbeOutcome::Refused(unknown_location(location)));
         };
         let write = Write { location, subject, new };
         let olds = match self.announce(&[write], JournalScope::Footprint, &mut HashMap::new()) {
             Ok(olds) => olds,
-            Err(NotAnnounced::Journal(error)) => return Err(self.not_announced(error)),
+            Err(AnnounceError::Journal(error)) => return Err(self.not_announced(error)),
             // A location that cannot be read could not be restored, so it is not tried.
-            Err(NotAnnounced::Unreadable(_, error)) => return Ok(Probed::Refused(error)),
+            Err(AnnounceError::Unreadable(_, error)) => return Ok(ProbeOutcome::Refused(error)),
         };
         if let Err(error) = location.write(self.host, new.as_bytes()) {
-            return Ok(Probed::Refused(error));
+            return Ok(ProbeOutcome::Refused(error));
         }
         let expected: Vec<_> = olds.first().and_then(|old| write.expected(old)).into_iter().collect();
         let found = settle(self.host, &expected);
         Ok(match found.into_iter().next() {
-            Some(Settled::Other(content)) => Probed::Reads(content.to_string()),
-            _ => Probed::Held,
+            Some(Settled::Other(content)) => ProbeOutcome::Reads(content.to_string()),
+            _ => ProbeOutcome::Held,
         })
     }
 

@@ -160,7 +160,7 @@ pub fn release_unrecorded(
 fn set_aside_moved(contents: &Contents, restoration: &mut Restoration) {
     let is_moved = |left: &NotRestored| {
         left.because == NotRestoredReason::Differs
-            && contents.pending().any(|entry| !entry.is_of_holds() && entry.was.contains_key(&left.location))
+            && contents.pending().any(|entry| !entry.is_hold() && entry.was.contains_key(&left.location))
     };
     let (moved, left): (Vec<_>, Vec<_>) =
         std::mem::take(&mut restoration.left).into_iter().partition(is_moved);

@@ -18,8 +18,8 @@ use flyball_host::CpuList;
 
 use super::{Batch, COMMAND, Moment, Notice, Service};
 use crate::{
-    Action, BringError, Brought, Cause, Drift, Exemption, HoldName, LeftBecause, OnDrift, Refused, Store,
-    apply::bring_about,
+    Action, ApplyOutcome, BringError, Cause, Drift, Exemption, HoldName, LeftBecause, OnDrift, Refused,
+    Store, apply::apply_holds,
 };
 
 /// The drifts, and what to do about them.
@@ -111,7 +111,7 @@ impl Service<'_> {
             let settled = self.unsettled.take_drifts();
             // Everything is in effect now, so clear an earlier failure from the status.
             if self.store.failure.is_some() {
-                self.conclude(&Ok(Brought::default()), moment);
+                self.conclude(&Ok(ApplyOutcome::default()), moment);
             }
             // Save only if something changed: a save in each comparison would wake everything that
             // watches the directory.
@@ -147,9 +147,9 @@ impl Service<'_> {
         self.store.left.append(&mut found.left);
         let result = if found.corrects || !found.yielded.is_empty() {
             let wanted = (&self.effective, self.store.left.as_slice());
-            bring_about(self.host, &self.state, &lock, COMMAND, wanted, &found.yielded, OnRefusal::GoOn)
+            apply_holds(self.host, &self.state, &lock, COMMAND, wanted, &found.yielded, OnRefusal::Continue)
         } else {
-            Ok(Brought::default())
+            Ok(ApplyOutcome::default())
         };
         self.conclude(&result, moment);
         let took = u64::try_from(start.elapsed().as_micros()).ok();

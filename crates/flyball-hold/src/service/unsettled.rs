@@ -11,7 +11,7 @@ use flyball_control::Location;
 use flyball_host::CpuList;
 
 use super::{Moment, Notice, Service};
-use crate::{Action, Brought, Drift, Exemption, LeftBecause};
+use crate::{Action, ApplyOutcome, Drift, Exemption, LeftBecause};
 
 /// Pauses before retries, in milliseconds: a driver takes some milliseconds to register each
 /// policy.
@@ -39,7 +39,12 @@ impl Unsettled {
 impl Service<'_> {
     /// Checks what a correction did not achieve. Retries it, and leaves it after the last pause.
     /// Removes the drifts of retried places from `drifts` until then.
-    pub(super) fn settle(&mut self, brought: &Brought, drifts: &mut Vec<(Location, Drift)>, moment: Moment) {
+    pub(super) fn settle(
+        &mut self,
+        brought: &ApplyOutcome,
+        drifts: &mut Vec<(Location, Drift)>,
+        moment: Moment,
+    ) {
         let mut before = std::mem::take(&mut self.unsettled).0;
         let mut next = None;
         let mut failed: BTreeMap<_, CpuList> = BTreeMap::new();

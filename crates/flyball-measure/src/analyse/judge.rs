@@ -72,7 +72,7 @@ fn steadiness(base: &Summary, other: &Summary) -> Option<Steadiness> {
 
 /// The medians' share of the error. Steadiness, which is seldom the question, has the other tenth:
 /// with half of the error, it would cost every fourth slowdown of a disturbed machine.
-const OF_MEDIANS: f64 = 0.9;
+const MEDIAN_SHARE: f64 = 0.9;
 
 /// How strictly each question of a report is answered, so that all answers hold together.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -104,11 +104,11 @@ impl Correction {
         let judged = others * (1 + of_energy);
         // The cases of a suite have the other half of the error.
         let all = if metric.is_suite() { 0.5 } else { 1.0 };
-        let share = if until { all } else { all * OF_MEDIANS };
+        let share = if until { all } else { all * MEDIAN_SHARE };
         Correction {
             questions: judged + if until { 0 } else { others },
             medians: judged as f64 / share,
-            steadiness: others as f64 / (all * (1.0 - OF_MEDIANS)),
+            steadiness: others as f64 / (all * (1.0 - MEDIAN_SHARE)),
         }
     }
 

@@ -30,7 +30,7 @@ const MAX_CONNECT: Duration = Duration::from_millis(500);
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// How long a server may take to end after SIGTERM.
-const PATIENCE: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bytes that are read from the end of its output.
 const KEPT: u64 = 64 * 1024;
@@ -126,7 +126,7 @@ impl Drop for Served {
     fn drop(&mut self) {
         if let Some(process) = self.process.take() {
             // The rounds are what counts; a server that does not end in time is killed.
-            let _ = process.stop(PATIENCE);
+            let _ = process.stop(STOP_TIMEOUT);
         }
     }
 }

@@ -84,7 +84,7 @@ pub(super) struct Wakes {
     /// Names and exit latencies, us; 0 in a virtual machine, where they say nothing.
     states: Vec<(String, u64)>,
     /// Reading took too much of a round, so later rounds are not read.
-    is_dear: Cell<bool>,
+    is_too_costly: Cell<bool>,
 }
 
 /// A reading of every CPU that has counters.
@@ -102,7 +102,7 @@ impl Wakes {
         let is_virtual = super::is_virtual(host);
         let states =
             table.into_iter().map(|state| (state.name, if is_virtual { 0 } else { state.latency_us }));
-        Wakes { cpus, states: states.collect(), is_dear: Cell::new(false) }
+        Wakes { cpus, states: states.collect(), is_too_costly: Cell::new(false) }
     }
 
     pub(super) fn states(&self) -> Vec<(String, u64)> {
@@ -110,7 +110,7 @@ impl Wakes {
     }
 
     pub(super) fn read(&self, host: &dyn Host) -> Option<Counts> {
-        if self.states.is_empty() || self.is_dear.get() {
+        if self.states.is_empty() || self.is_too_costly.get() {
             return None;
         }
         let (at, began) = (host.now(), Instant::now());
@@ -127,8 +127,8 @@ impl Wakes {
     /// `None` if a CPU went online or offline meanwhile, or if reading took too much of the round.
     pub(super) fn difference(&self, before: Counts, after: Counts) -> Option<Exits> {
         let seconds = after.at.saturating_sub(before.at).as_secs_f64();
-        self.is_dear.set((before.cost + after.cost).as_secs_f64() > AFFORDABLE * seconds);
-        if self.is_dear.get() || before.by_cpu.len() != after.by_cpu.len() {
+        self.is_too_costly.set((before.cost + after.cost).as_secs_f64() > AFFORDABLE * seconds);
+        if self.is_too_costly.get() || before.by_cpu.len() != after.by_cpu.len() {
             return None;
         }
         let mut by_state = vec![0; self.states.len()];
@@ -169,7 +169,7 @@ mod tests {
         let wakes = |cpus: &[u32]| Wakes {
             cpus: cpus.iter().copied().collect(),
             states: vec![("C1".to_owned(), 2)],
-            is_dear: Cell::new(false),
+            is_too_costly: Cell::new(false),
         };
         let counts = |at, cost, by_cpu: &[(u32, u64)]| Counts {
             at: Duration::from_millis(at),

@@ -13,15 +13,15 @@
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::{
-    OF_SPLITS, Options, best_split, neighbours, normal_scores, shape, spread::around_means, temporary,
+    Options, SPLIT_SHARE, best_split, neighbours, normal_scores, shape, spread::around_means, temporary,
 };
 use crate::stats;
 
 /// The share of the chance that ramps and two steps get.
-const OF_SLOW: f64 = 0.05;
+const SLOW_SHARE: f64 = 0.05;
 
 /// The share of the chance that runs in the middle get.
-const OF_MIDDLE: f64 = 1.0 - OF_SPLITS - OF_SLOW;
+const MIDDLE_SHARE: f64 = 1.0 - SPLIT_SHARE - SLOW_SHARE;
 
 /// Upper bound of the probability that a series of one level looks as uneven as this one.
 pub fn evidence(values: &[f64], options: &Options) -> f64 {
@@ -34,26 +34,26 @@ pub fn evidence(values: &[f64], options: &Options) -> f64 {
     let rest = around_means(&scores, split);
     let splits = super::ways(values.len(), options) as f64;
     let (before, after) = values.split_at(split);
-    p = p.min(sides_chance(before, after, &rest, splits / OF_SPLITS));
+    p = p.min(sides_chance(before, after, &rest, splits / SPLIT_SHARE));
     // In few runs, neighbours can be alike by chance. That must not hide a step that is far larger
     // than the distances between neighbours. One step fitted to a ramp or to two steps leaves
     // residuals that are alike in neighbouring runs, even if the runs are independent.
-    let of_ranks = sides_chance(before, after, &[], splits / OF_SPLITS);
-    if of_ranks < p {
+    let ranks_p = sides_chance(before, after, &[], splits / SPLIT_SHARE);
+    if ranks_p < p {
         let shares = shape::shares(values, split, options.shortest);
         let is_slow = shares.iter().any(|share| 0.0 < *share && *share < 1.0);
         let (part, chance) = if is_slow {
-            (OF_SLOW, neighbours::rare_chance(values, &shares, splits / OF_SLOW))
+            (SLOW_SHARE, neighbours::rare_chance(values, &shares, splits / SLOW_SHARE))
         } else {
-            (OF_SPLITS, neighbours::rare_step_chance(values, &shares, splits / OF_SPLITS))
+            (SPLIT_SHARE, neighbours::rare_step_chance(values, &shares, splits / SPLIT_SHARE))
         };
-        p = p.min(chance.max(of_ranks * OF_SPLITS / part));
+        p = p.min(chance.max(ranks_p * SPLIT_SHARE / part));
     }
     if let Some((middle, ranges)) = temporary::widest(&scores, options.shortest) {
         let outside: Vec<f64> = values[..middle.start].iter().chain(&values[middle.end..]).copied().collect();
         let mut rest = around_means(&scores[..middle.end], middle.start);
         rest.extend_from_slice(&scores[middle.end..]);
-        p = p.min(sides_chance(&values[middle], &outside, &rest, ranges as f64 / OF_MIDDLE));
+        p = p.min(sides_chance(&values[middle], &outside, &rest, ranges as f64 / MIDDLE_SHARE));
     }
     p
 }

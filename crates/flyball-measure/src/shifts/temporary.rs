@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::{Chance, OF_GLITCHES, Options, permutation_test, shape};
+use super::{Chance, GLITCH_SHARE, Options, permutation_test, shape};
 use crate::stats;
 
 /// Number of grid points for the ends: about 2000 pairs, whatever the length of the series.
@@ -63,7 +63,7 @@ pub(super) fn glitch(values: &[f64], options: &Options) -> Option<(Range<usize>,
             })
     };
     let found = (3..=2 * options.shortest).filter(|length| 4 * length < count).find_map(of_length);
-    found.filter(|(_, p)| *p <= options.alpha * OF_GLITCHES)
+    found.filter(|(_, p)| *p <= options.alpha * GLITCH_SHARE)
 }
 
 /// The probability that so many runs are neighbours in a random order.
@@ -76,7 +76,7 @@ fn neighbours(count: usize, length: usize) -> f64 {
 /// they lie.
 pub fn too_few_at_end(count: usize, options: &Options) -> usize {
     let is_found =
-        |length: &usize| 4 * length < count && neighbours(count, *length) <= options.alpha * OF_GLITCHES;
+        |length: &usize| 4 * length < count && neighbours(count, *length) <= options.alpha * GLITCH_SHARE;
     (3..options.shortest).find(is_found).unwrap_or(options.shortest) - 1
 }
 

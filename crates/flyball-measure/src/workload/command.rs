@@ -37,7 +37,7 @@ const MAX_COMPARED: u64 = 1 << 30;
 const PADDING_VARIABLE: &str = "FLYBALL_PADDING";
 
 /// How long a command may take to end after SIGTERM.
-const PATIENCE: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Program {
     /// The command line, and the directory if the program has one.
@@ -290,12 +290,12 @@ impl Workload for Command {
                 // signal.
                 Some(ended) => break (ended, running.kill_left_behind()),
                 None if stop.is_requested() => {
-                    running.stop(PATIENCE).map_err(|cause| io("stop the command", cause))?;
+                    running.stop(STOP_TIMEOUT).map_err(|cause| io("stop the command", cause))?;
                     return Err(WorkloadError::Stopped);
                 }
                 None if is_late() => {
                     cut = true;
-                    let ended = running.stop(PATIENCE).map_err(|cause| io("end the command", cause))?;
+                    let ended = running.stop(STOP_TIMEOUT).map_err(|cause| io("end the command", cause))?;
                     break (ended, Vec::new());
                 }
                 None => {

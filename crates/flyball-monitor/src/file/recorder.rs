@@ -26,7 +26,7 @@ const MAX_PER_DAY: u32 = 1000;
 
 /// Limits on the files of a recording. Without a limit, files are kept.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct FileLimits {
+pub struct Retention {
     /// Files of earlier days that were last written before this are removed.
     pub age: Option<Duration>,
     /// Maximum bytes of all files together. The oldest are removed first.
@@ -103,7 +103,7 @@ pub struct Recorder {
     path: PathBuf,
     layout: Layout,
     facts: Option<Facts>,
-    kept: FileLimits,
+    kept: Retention,
     writer: Option<Writer<File>>,
     /// Size of the current file before this writer, bytes.
     begun: u64,
@@ -118,7 +118,7 @@ impl Recorder {
         path: &Path,
         layout: &Layout,
         facts: Option<&Facts>,
-        kept: FileLimits,
+        kept: Retention,
     ) -> Result<Recorder, RecordError> {
         let mut recorder = Recorder {
             path: path.to_owned(),
@@ -261,7 +261,7 @@ impl Recorder {
 
     /// Removes files of earlier days that are too old or exceed the size limit.
     fn remove_old(&mut self) -> Result<(), RecordError> {
-        let FileLimits { age, bytes } = self.kept;
+        let Retention { age, bytes } = self.kept;
         if age.is_none() && bytes.is_none() {
             return Ok(());
         }

@@ -174,15 +174,15 @@ fn a_day_has_a_file_and_the_oldest_goes_first() {
     let layout = layout(4);
     // 100 samples per day over five days.
     let sample = |n: u64| Sample { wall: n * 864_000_000_000, ..nth(&layout, n) };
-    let record = |from: u64, to: u64, kept: FileLimits| {
+    let record = |from: u64, to: u64, kept: Retention| {
         let mut recorder = Recorder::open(&path, &layout, None, kept).unwrap();
         for n in from..to {
             recorder.add(sample(n)).unwrap();
         }
         recorder
     };
-    record(0, 250, FileLimits::default()).finish().unwrap();
-    record(250, 500, FileLimits::default()).finish().unwrap();
+    record(0, 250, Retention::default()).finish().unwrap();
+    record(250, 500, Retention::default()).finish().unwrap();
     let files = shards(&path).unwrap();
     assert_eq!(files.len(), 5);
     assert!(files[0].ends_with("rec.1970-01-01") && files[4] == path);
@@ -192,12 +192,12 @@ fn a_day_has_a_file_and_the_oldest_goes_first() {
     };
     assert_eq!(open().len(), 500);
     let most = bytes_of(&path) * 2 / 3;
-    record(500, 550, FileLimits { bytes: Some(most), age: None }).finish().unwrap();
+    record(500, 550, Retention { bytes: Some(most), age: None }).finish().unwrap();
     assert!(bytes_of(&path) <= most);
     let mut left = open();
     assert_eq!(left.sample(left.len() - 1).unwrap(), Some(sample(549)));
     // The current file is never removed.
-    let full = Recorder::open(&path, &layout, None, FileLimits { bytes: Some(100), age: None });
+    let full = Recorder::open(&path, &layout, None, Retention { bytes: Some(100), age: None });
     assert!(matches!(full, Err(RecordError::Full { bytes: 100, .. })));
     assert_eq!(shards(&path).unwrap(), [path]);
 }
@@ -207,7 +207,7 @@ fn a_torn_end_is_cut_off_and_another_machine_or_writer_is_refused() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("rec");
     let mut layout = layout(4);
-    let open = |layout: &Layout| Recorder::open(&path, layout, None, FileLimits::default());
+    let open = |layout: &Layout| Recorder::open(&path, layout, None, Retention::default());
     let samples: Vec<Sample> = (0..40).map(|n| nth(&layout, n)).collect();
     let whole = written(&layout, &samples);
     fs::write(&path, &whole[..whole.len() - 3]).unwrap();

@@ -82,7 +82,7 @@ impl Account {
                     Attribution { layout, facts, cpu: found, place: cpu, package, request, limited, sibling };
                 // Those of the last interval: settings may change, and the current ones are of use.
                 sum.limits = attribution.caps();
-                sum.unheld = attribution.outbid(&sum.limits);
+                sum.unheld = attribution.exceeded_for_sibling(&sum.limits);
                 if let Some((place, sibling)) = sum.unheld.zip(sibling) {
                     let limit = &mut sum.limits[place];
                     // The value in the file, not the clock step below it.

@@ -89,7 +89,7 @@ impl Attribution<'_> {
     }
 
     /// Returns the limit that the CPU exceeded because its sibling has a higher one.
-    pub(super) fn outbid(&self, caps: &[Cap]) -> Option<usize> {
+    pub(super) fn exceeded_for_sibling(&self, caps: &[Cap]) -> Option<usize> {
         let mhz = self.cpu.mhz?;
         let is_above = |cap: &Cap| mhz > cap.mhz + self.facts.level + self.step();
         caps.iter()

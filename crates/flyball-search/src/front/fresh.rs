@@ -53,7 +53,7 @@ const LOOKS: [(usize, f64); 3] = [(3, 0.4), (6, 0.3), (9, 0.3)];
 /// How many rounds the variance of the first part counts as, as in the model.
 const COMMON: f64 = 6.0;
 /// If a proposal reaches less than this share of the needed distance, it is given up.
-const HOPE: f64 = 0.6;
+const MIN_DISTANCE_SHARE: f64 = 0.6;
 
 /// Returns the tests that show that another setting dominates this one, and the least distance of
 /// their statements, in deviations.
@@ -201,7 +201,7 @@ impl Fresh {
             // Holm: the first proposal that fails also fails all after it.
             still = still && p <= alpha / (count - step) as f64;
             one.is_shown |= still;
-            one.is_hopeless |= !one.is_shown && distance * grows < HOPE * NORMAL;
+            one.is_hopeless |= !one.is_shown && distance * grows < MIN_DISTANCE_SHARE * NORMAL;
         }
     }
 

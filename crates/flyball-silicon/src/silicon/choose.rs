@@ -139,7 +139,7 @@ impl Silicon {
             self.core[c].moved = false;
             // Most cores of a large machine have equal requests, one after the other.
             let (chosen, is_over_budget) = match last {
-                Some((other, is_over)) if self.core[other].asks_like(&self.core[c]) => {
+                Some((other, is_over)) if self.core[other].has_equal_requests(&self.core[c]) => {
                     (self.core[other].powered, is_over)
                 }
                 _ => self.choose_frequency(c, limits),
@@ -304,7 +304,7 @@ impl Silicon {
 impl Core {
     /// Returns whether a core of the package gets an equal frequency under equal limits.
     #[inline]
-    fn asks_like(&self, other: &Core) -> bool {
+    fn has_equal_requests(&self, other: &Core) -> bool {
         self.target == other.target
             && self.ceiling == other.ceiling
             && self.guaranteed == other.guaranteed

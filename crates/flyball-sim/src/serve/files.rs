@@ -18,8 +18,8 @@ use fuser::{
 };
 
 use super::{
-    open::{OpenFile, Paced, State, error, lock, take},
-    own::{SETTINGS, StandIns, WORK},
+    open::{OpenFile, RealTimeMachine, State, error, lock, take},
+    own::{KernelSettings, SETTINGS, WORK},
     wait::{Waiters, Waiting},
 };
 use crate::{
@@ -35,14 +35,14 @@ const KEEP: Duration = Duration::from_millis(200);
 /// The file system: the machine's whole tree.
 #[derive(Debug)]
 pub struct Files {
-    machine: Arc<Mutex<Paced>>,
+    machine: Arc<Mutex<RealTimeMachine>>,
     state: Arc<Mutex<State>>,
     waiters: Waiters,
     born: SystemTime,
 }
 
 impl Files {
-    pub fn new(machine: Arc<Mutex<Paced>>) -> Files {
+    pub fn new(machine: Arc<Mutex<RealTimeMachine>>) -> Files {
         let root: Arc<str> = Arc::from("/");
         let state = State {
             inodes: HashMap::from([(root.clone(), 1)]),
@@ -51,7 +51,7 @@ impl Files {
             next: 1,
             work: None,
             running: Several::default(),
-            own: StandIns::booted(lock(&machine).machine().silicon().cpus() as u32),
+            own: KernelSettings::booted(lock(&machine).machine().silicon().cpus() as u32),
         };
         let state = Arc::new(Mutex::new(state));
         let waiters = Waiters::start(&machine, &state);
@@ -108,7 +108,7 @@ impl Files {
     }
 
     fn kind(&self, path: &str) -> Answer<Kind> {
-        StandIns::kind(path).map_or_else(|| lock(&self.machine).machine().kind(path), Ok)
+        KernelSettings::kind(path).map_or_else(|| lock(&self.machine).machine().kind(path), Ok)
     }
 
     /// Starts the workload that was written, in addition to those on other CPUs. Fails with EBUSY
@@ -200,7 +200,7 @@ impl Files {
         let work = state.work.clone();
         let State { open, own, .. } = &mut *state;
         let open = open.get_mut(&handle).ok_or(Errno::IO)?;
-        if let Some(Kind::File(_)) = StandIns::kind(&open.path) {
+        if let Some(Kind::File(_)) = KernelSettings::kind(&open.path) {
             if offset == 0 {
                 open.text = match open.path.as_str() {
                     WORK => self.progress(open.work.as_ref().or(work.as_ref())),
@@ -253,7 +253,7 @@ impl Files {
             let cpus = paced.machine().silicon().cpus() as u32;
             drop(paced);
             // A reboot also resets the served machine's own files.
-            lock(&self.state).own = StandIns::booted(cpus);
+            lock(&self.state).own = KernelSettings::booted(cpus);
             return Ok(());
         }
         let machine = paced.machine();
@@ -492,7 +492,7 @@ impl Filesystem for Files {
         mut reply: ReplyDirectory,
     ) {
         let listed = self.path(ino).and_then(|path| {
-            let names = match StandIns::list(&path) {
+            let names = match KernelSettings::list(&path) {
                 Some(names) => names,
                 None => lock(&self.machine).machine().list(&path)?,
             };

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::own::StandIns;
+use super::own::KernelSettings;
 use crate::{
     errno::{Answer, Errno},
     machine::SimMachine,
@@ -15,17 +15,17 @@ use crate::{
 
 /// A machine whose clock follows the real one.
 #[derive(Debug)]
-pub struct Paced {
+pub struct RealTimeMachine {
     machine: SimMachine,
     started: Instant,
     offset: Duration,
 }
 
-impl Paced {
+impl RealTimeMachine {
     /// Starts the machine's clock in step with the real one.
-    pub fn new(machine: SimMachine) -> Paced {
+    pub fn new(machine: SimMachine) -> RealTimeMachine {
         let offset = machine.now();
-        Paced { machine, started: Instant::now(), offset }
+        RealTimeMachine { machine, started: Instant::now(), offset }
     }
 
     /// The machine, after its clock has caught up.
@@ -67,12 +67,12 @@ pub(super) struct State {
     /// The running loads.
     pub(super) running: Several,
     /// The settings of the served kernel.
-    pub(super) own: StandIns,
+    pub(super) own: KernelSettings,
 }
 
 /// Takes at most `size` bytes from a stream; more bytes wait in the open file for the next read.
 pub(super) fn take(
-    machine: &Mutex<Paced>,
+    machine: &Mutex<RealTimeMachine>,
     state: &Mutex<State>,
     handle: u64,
     size: usize,

@@ -30,16 +30,16 @@ const FILES: [(&str, u16); 5] =
 
 /// Values of the files that replace kernel settings.
 #[derive(Debug)]
-pub(super) struct StandIns {
+pub(super) struct KernelSettings {
     boot_id: String,
     sample_rate: u32,
     default_affinity: String,
 }
 
-impl StandIns {
+impl KernelSettings {
     /// The settings of a freshly booted kernel.
-    pub(super) fn booted(cpus: u32) -> StandIns {
-        StandIns {
+    pub(super) fn booted(cpus: u32) -> KernelSettings {
+        KernelSettings {
             boot_id: fresh_id(),
             // kernel/events/core.c, DEFAULT_MAX_SAMPLE_RATE.
             sample_rate: 100_000,
@@ -57,7 +57,7 @@ impl StandIns {
 
     /// The names in a directory of the folder; `None` for other paths.
     pub(super) fn list(path: &str) -> Option<Vec<String>> {
-        if StandIns::kind(path)? != Kind::Directory {
+        if KernelSettings::kind(path)? != Kind::Directory {
             return None;
         }
         let all = FILES.iter().map(|(file, _)| *file).chain([INTERRUPTS]);
@@ -119,26 +119,26 @@ mod tests {
 
     #[test]
     fn kernel_settings_are_read_back() {
-        let mut own = StandIns::booted(16);
+        let mut own = KernelSettings::booted(16);
         assert_eq!(own.read(DEFAULT_AFFINITY).as_deref(), Some("ffff\n"));
         assert_eq!(own.write(SAMPLE_RATE, b"1\n"), Some(Ok(())));
         assert_eq!(own.read(SAMPLE_RATE).as_deref(), Some("1\n"));
         assert_eq!(own.write(SAMPLE_RATE, b"0"), Some(Err(Errno::INVAL)));
         assert_eq!(own.write(DEFAULT_AFFINITY, b"no"), Some(Err(Errno::INVAL)));
         assert_eq!(own.write(BOOT_ID, b"x"), None);
-        assert_ne!(own.read(BOOT_ID), StandIns::booted(16).read(BOOT_ID));
+        assert_ne!(own.read(BOOT_ID), KernelSettings::booted(16).read(BOOT_ID));
     }
 
     #[test]
     fn what_is_listed_exists() {
         for folder in [FOLDER, INTERRUPTS] {
-            let names = StandIns::list(folder).unwrap();
+            let names = KernelSettings::list(folder).unwrap();
             assert!(!names.is_empty());
             assert!(
-                names.iter().all(|name| StandIns::kind(&format!("{folder}/{name}")).is_some()),
+                names.iter().all(|name| KernelSettings::kind(&format!("{folder}/{name}")).is_some()),
                 "{names:?}"
             );
         }
-        assert_eq!(StandIns::list("/sys"), None);
+        assert_eq!(KernelSettings::list("/sys"), None);
     }
 }

@@ -19,7 +19,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::Paced;
+use super::RealTimeMachine;
 
 /// Programs in which CPUID is answered for the simulated machine.
 const USES_CPUID: [&str; 5] =
@@ -111,7 +111,7 @@ fn filter() -> io::Result<()> {
 /// thread that started the child must call it.
 #[derive(Debug)]
 pub struct Supervisor {
-    machine: Arc<Mutex<Paced>>,
+    machine: Arc<Mutex<RealTimeMachine>>,
     cpus: u32,
     /// Replaced instructions by address. Programs can have different ones at one address.
     traps: HashMap<u64, [u8; 2]>,
@@ -152,7 +152,7 @@ fn memory(pid: i32) -> io::Result<File> {
 
 impl Supervisor {
     /// A supervisor for programs on this machine.
-    pub fn new(machine: Arc<Mutex<Paced>>) -> Supervisor {
+    pub fn new(machine: Arc<Mutex<RealTimeMachine>>) -> Supervisor {
         let cpus = machine.lock().unwrap_or_else(PoisonError::into_inner).machine().silicon().cpus() as u32;
         Supervisor {
             machine,

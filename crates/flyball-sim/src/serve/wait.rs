@@ -12,7 +12,7 @@ use std::{
 
 use fuser::{PollNotifier, ReplyData};
 
-use super::open::{Paced, State, error, lock, take};
+use super::open::{RealTimeMachine, State, error, lock, take};
 use crate::errno::Errno;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -30,7 +30,7 @@ pub(super) struct Waiters(Arc<Mutex<Vec<Waiting>>>);
 
 impl Waiters {
     /// Starts the thread that answers requests.
-    pub(super) fn start(machine: &Arc<Mutex<Paced>>, state: &Arc<Mutex<State>>) -> Waiters {
+    pub(super) fn start(machine: &Arc<Mutex<RealTimeMachine>>, state: &Arc<Mutex<State>>) -> Waiters {
         let waiters = Waiters::default();
         let (list, machine, state) =
             (Arc::downgrade(&waiters.0), Arc::downgrade(machine), Arc::downgrade(state));
@@ -45,7 +45,7 @@ impl Waiters {
 
 fn poll_once(
     list: &Weak<Mutex<Vec<Waiting>>>,
-    machine: &Weak<Mutex<Paced>>,
+    machine: &Weak<Mutex<RealTimeMachine>>,
     state: &Weak<Mutex<State>>,
 ) -> Option<()> {
     // Before the upgrades: between rounds the thread holds nothing, so it ends once the file system

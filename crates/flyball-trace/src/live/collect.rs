@@ -112,7 +112,7 @@ impl LiveRecords {
         }
     }
 
-    fn hand_on(&self, records: &mut Vec<(Record, String)>) {
+    fn deliver(&self, records: &mut Vec<(Record, String)>) {
         if records.is_empty() {
             return;
         }
@@ -174,7 +174,7 @@ impl Collector {
             if let Some((tracefs, names)) = &self.names {
                 names.look(tracefs);
             }
-            live.hand_on(&mut self.records);
+            live.deliver(&mut self.records);
         }
         Ok(())
     }
@@ -198,7 +198,7 @@ impl Collector {
                 self.drain(at, last)?;
             }
             if let Some(live) = &self.live {
-                live.hand_on(&mut self.records);
+                live.deliver(&mut self.records);
             }
             if last {
                 return Ok(self.parts);

@@ -225,7 +225,7 @@ impl<R: Read + Send> Shared<'_, R> {
             batch.clear();
             parser.parse(text, offset, &mut batch);
             let done = ParsedChunk { batch, bytes: used as u64, cut_off: text.last() != Some(&b'\n') };
-            match self.hand_on(number, done) {
+            match self.deliver(number, done) {
                 Some(spare) => batch = spare,
                 None => return,
             }
@@ -234,7 +234,7 @@ impl<R: Read + Send> Shared<'_, R> {
 
     /// Puts a chunk's records into the queue, and empties it up to the first gap unless another
     /// thread does. Returns memory for the next batch, or `None` after a failure.
-    fn hand_on(&self, number: u64, done: ParsedChunk) -> Option<TextBatch> {
+    fn deliver(&self, number: u64, done: ParsedChunk) -> Option<TextBatch> {
         let mut queue = lock(&self.queue);
         // Always accept the next chunk, because all others wait for it.
         while queue.failed.is_none() && queue.ready.len() >= self.room && queue.next != number {

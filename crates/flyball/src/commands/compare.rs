@@ -200,12 +200,12 @@ fn resume(
     forms: &Forms,
 ) -> Result<Exit, Failure> {
     let interrupted = change::interrupts()?;
-    let taken = take_again(context, host, &directory, &interrupted)?;
+    let taken = acquire_for_resume(context, host, &directory, &interrupted)?;
     conduct(context, host, directory, taken, interrupted, power_command, forms)
 }
 
 /// Takes the machine for the rounds that are still missing in a directory.
-pub(super) fn take_again<'h>(
+pub(super) fn acquire_for_resume<'h>(
     context: &Context,
     host: &'h dyn Host,
     directory: &RunDirectory,
@@ -453,7 +453,7 @@ pub(super) fn resume_command(command: &str, machine: &MachineArg, directory: &Ru
         words.extend(machine.arguments().into_iter().map(|word| word.to_string_lossy().into_owned()));
     }
     words.extend(["--resume".to_owned(), directory.path().display().to_string()]);
-    if power::had_one(&directory.manifest) {
+    if power::has_power_command(&directory.manifest) {
         words.extend(["--power-command", "COMMAND"].map(str::to_owned));
     }
     flyball_measure::quote(&words)

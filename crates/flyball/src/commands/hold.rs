@@ -25,7 +25,7 @@ use flyball_control::{
     },
 };
 use flyball_hold::{
-    ACTIVE, Active, BringError, Brought, ChangeError, Changed, Effective, End, Facts, HeldKnob, Hold,
+    ACTIVE, Active, ApplyOutcome, BringError, ChangeError, Changed, Effective, End, Facts, HeldKnob, Hold,
     HoldName, Moment, Owner, Preview, ProcessId, Status, Store, StoreError,
 };
 use flyball_host::{CpuList, Host, Live, watch::since_boot};
@@ -121,7 +121,7 @@ fn change_holds(
     change: impl FnOnce(&mut Store) -> Result<(), StoreError>,
 ) -> Result<Changed, Failure> {
     change::must_be_writable(host)?;
-    let (state, command) = (context.patient_state()?, change::command_line());
+    let (state, command) = (context.state_waiting_for_lock()?, change::command_line());
     Ok(flyball_hold::change_holds(host, &state, &command, moment(host), change)?)
 }
 
@@ -350,12 +350,12 @@ fn change_active(root: &Path, change: impl FnOnce(&mut Vec<Active>)) -> Result<(
         .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
 }
 
-fn restored_text(brought: &Brought) -> String {
+fn restored_text(brought: &ApplyOutcome) -> String {
     let restored = &brought.restored;
     if restored.remembered == 0 && restored.is_exact() { String::new() } else { format!("{restored}\n") }
 }
 
-fn applied_text(brought: &Brought) -> String {
+fn applied_text(brought: &ApplyOutcome) -> String {
     let made = brought.applied.as_ref().filter(|applied| !applied.made.is_empty());
     let made = made.map(change::render_applied).unwrap_or_default();
     let refused = brought.applied.iter().flat_map(|applied| &applied.refused);
@@ -370,7 +370,7 @@ fn applied_text(brought: &Brought) -> String {
     made + &lines.collect::<String>()
 }
 
-fn exit_of(brought: &Brought) -> Exit {
+fn exit_of(brought: &ApplyOutcome) -> Exit {
     if !brought.restored.is_exact() {
         return Exit::HalfDone;
     }

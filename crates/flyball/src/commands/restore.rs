@@ -50,7 +50,7 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let output = context.output.about(&*host);
-    let state = context.patient_state()?;
+    let state = context.state_waiting_for_lock()?;
     let scope = if args.last { Scope::Last } else { Scope::All };
     if args.dry_run {
         return preview(&output, &*host, &state, scope);

@@ -30,7 +30,7 @@ pub(crate) use self::args::Args;
 pub(crate) use self::replay::report;
 use self::screen::Screen;
 use super::compare::{
-    Finished, confirm, failure, manifest, power, quiet_during_arms, run_rounds, stopped, take_again,
+    Finished, acquire_for_resume, confirm, failure, manifest, power, quiet_during_arms, run_rounds, stopped,
 };
 use crate::{
     change,
@@ -301,7 +301,7 @@ impl Tuning<'_> {
         blocks: Option<&mut dyn Blocks>,
     ) -> Result<Option<()>, Failure> {
         let power_command = power::resumed(self.host, &directory.manifest, &self.args.measuring)?;
-        let mut taken = take_again(self.context, self.host, directory, &self.interrupted)?;
+        let mut taken = acquire_for_resume(self.context, self.host, directory, &self.interrupted)?;
         let interrupted = Arc::clone(&self.interrupted);
         match run_rounds(self.host, directory, &mut taken, interrupted, power_command, blocks)? {
             Finished::Complete => Ok(Some(())),

@@ -112,7 +112,7 @@ impl Entry {
     }
 
     /// Returns whether `flyball hold` made it.
-    pub fn is_of_holds(&self) -> bool {
+    pub fn is_hold(&self) -> bool {
         self.purpose == Some(Purpose::Hold)
     }
 
@@ -262,7 +262,7 @@ impl Contents {
         for index in (0..self.entries.len()).rev() {
             let entry = &mut self.entries[index];
             let is_pending = entry.standing != TransactionState::Restored;
-            if entry.is_of_holds() {
+            if entry.is_hold() {
                 let memory = entry.was.remove(location);
                 let first_old = entry.first_old.remove(location);
                 entry.kept.remove(location);
@@ -354,7 +354,7 @@ impl Contents {
     pub fn hold_entries(&self) -> Vec<Entry> {
         let mut found: Vec<Entry> = Vec::new();
         for entry in self.pending() {
-            if entry.is_of_holds() {
+            if entry.is_hold() {
                 found.push(entry.clone());
                 continue;
             }

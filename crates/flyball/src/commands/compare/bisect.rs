@@ -96,7 +96,7 @@ pub(super) fn resume(
         Ok(blocks) => blocks,
         Err(error) => return ended(error),
     };
-    let taken = super::take_again(context, host, &directory, &interrupted)?;
+    let taken = super::acquire_for_resume(context, host, &directory, &interrupted)?;
     search(context, host, directory, taken, blocks, power_command, interrupted)
 }
 

@@ -32,7 +32,7 @@ pub(in crate::commands) fn start(
 }
 
 /// Returns whether the rounds so far have power from a command.
-pub(super) fn had_one(manifest: &Manifest) -> bool {
+pub(super) fn has_power_command(manifest: &Manifest) -> bool {
     let mut sources = manifest.boots.iter().flat_map(|boot| &boot.meters.energy);
     sources.any(flyball_measure::EnergySource::is_command)
 }
@@ -44,7 +44,7 @@ pub(in crate::commands) fn resumed(
     manifest: &Manifest,
     args: &RoundArgs,
 ) -> Result<Option<PowerCommand>, Failure> {
-    match (had_one(manifest), args.power_command.is_some()) {
+    match (has_power_command(manifest), args.power_command.is_some()) {
         (true, false) => {
             Err(Failure::usage("the earlier rounds have a power command; give --power-command again"))
         }

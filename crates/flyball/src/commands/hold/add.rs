@@ -157,7 +157,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     change::note_neighbours(&*host, hold.settings.iter());
     note_without_service(&store, &*host);
-    change::note_unkept(context);
+    change::note_not_persistent(context);
     let data = || AddedHold {
         hold: &hold,
         in_force: unmet.is_none(),

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, path::PathBuf, time::Duration};
 
 use flyball_files::read_input;
-use flyball_hold::{Active, Config, Rehearsal, ServiceNotice, Status, events};
+use flyball_hold::{Active, Config, Rehearsal, Status, TimedNotice, events};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -105,7 +105,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     Ok(if rehearsed.status.is_held() { Exit::Done } else { Exit::Drifted })
 }
 
-fn add(steps: &mut Vec<Step>, at: Duration, event: Option<&str>, done: Vec<ServiceNotice>) {
+fn add(steps: &mut Vec<Step>, at: Duration, event: Option<&str>, done: Vec<TimedNotice>) {
     let did = done.into_iter().map(|done| done.notice.to_string()).collect();
     steps.push(Step { at_s: at.as_secs_f64(), event: event.map(str::to_owned), did });
 }

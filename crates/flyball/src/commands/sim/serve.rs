@@ -9,7 +9,7 @@ use std::{
 };
 
 use flyball_files::Scratch;
-use flyball_sim::serve::{self, Paced, Supervisor};
+use flyball_sim::serve::{self, RealTimeMachine, Supervisor};
 
 use crate::{
     exit::{Exit, Failure},
@@ -50,7 +50,7 @@ pub(super) fn run(options: &MachineOptions, name: &str, program: &[OsString]) ->
         .arg(theirs.as_raw_fd().to_string())
         .arg("--")
         .args(program);
-    let paced = Arc::new(Mutex::new(Paced::new(machine)));
+    let paced = Arc::new(Mutex::new(RealTimeMachine::new(machine)));
     let supervisor = Supervisor::new(paced.clone());
     let child = command.spawn().map_err(|error| failed("start flyball again", error))?;
     // Only the child may hold this end: the server stops when the last copy is closed.

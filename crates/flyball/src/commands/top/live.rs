@@ -8,7 +8,7 @@ use std::{
 use flyball_host::{Host, Launch, Process};
 use flyball_monitor::{
     IdleReads, Options, Reads, Sampler,
-    file::{FileLimits, RecordError, Recorder},
+    file::{RecordError, Recorder, Retention},
 };
 use flyball_top::{
     Source as _,
@@ -41,7 +41,7 @@ pub(super) fn run(context: &Context, args: &Args, form: Form) -> Result<Exit, Fa
     let alerts = Alerts::new(&args.alert, args.on_alert.clone());
     let mut machine = Machine::new(&*host, sampler, args.interval, args.speed, alerts);
     if let Some(path) = &args.record {
-        let kept = FileLimits { age: args.keep, bytes: args.size };
+        let kept = Retention { age: args.keep, bytes: args.size };
         machine.learn();
         let recorder = Recorder::open(path, machine.layout(), machine.facts(), kept)?;
         machine.record_to(recorder, path.display().to_string());

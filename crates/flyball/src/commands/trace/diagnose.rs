@@ -17,7 +17,7 @@ use crate::{
 };
 
 use super::{
-    input::{Input, say_what_is_missing, simulated},
+    input::{Input, print_losses, simulated},
     traced_machine,
 };
 
@@ -103,7 +103,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         eprintln!("flyball: {}", seen.silence());
     }
     // Call both, without short-circuiting, so that both messages are printed.
-    let (is_whole, is_read) = (say_what_is_missing(&summary), seen.say_unread());
+    let (is_whole, is_read) = (print_losses(&summary), seen.print_unread());
     Ok(exit(&findings, is_whole && is_read))
 }
 
@@ -198,7 +198,7 @@ pub(super) struct TraceContents {
 
 impl TraceContents {
     /// Prints on stderr what could not be read. Returns whether everything was read.
-    pub(super) fn say_unread(&self) -> bool {
+    pub(super) fn print_unread(&self) -> bool {
         if self.unread > 0 {
             eprintln!(
                 "flyball: {} records have fields that cannot be read; they were not judged",

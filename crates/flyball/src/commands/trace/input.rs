@@ -246,7 +246,7 @@ pub(crate) fn writer(machine: &str, simulated: bool) -> String {
 const SIMULATED: &str = " (simulated)";
 
 /// Prints on stderr what is damaged, missing or lost. Returns whether the trace was complete.
-pub(super) fn say_what_is_missing(summary: &TraceSummary) -> bool {
+pub(super) fn print_losses(summary: &TraceSummary) -> bool {
     // A file damaged throughout has a problem per page.
     for problem in summary.problems.iter().take(20) {
         eprintln!("flyball: {problem}");

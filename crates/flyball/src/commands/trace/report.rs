@@ -19,7 +19,7 @@ use crate::{
 
 use super::{
     formats,
-    input::{Input, say_what_is_missing, simulated},
+    input::{Input, print_losses, simulated},
     tables,
 };
 
@@ -101,7 +101,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if unread > 0 {
         eprintln!("flyball: {unread} records have fields that cannot be read; the report leaves them out");
     }
-    let whole = say_what_is_missing(&summary) && unread == 0;
+    let whole = print_losses(&summary) && unread == 0;
     Ok(if whole { Exit::Done } else { Exit::Failed })
 }
 

@@ -16,7 +16,7 @@ use crate::{
 
 use super::{
     diagnose::{self, Diagnosis, Judge},
-    input::say_what_is_missing,
+    input::print_losses,
     record, tables,
 };
 
@@ -83,7 +83,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         },
     )?;
     // Call both, without short-circuiting, so that both messages are printed.
-    let (is_whole, is_read) = (say_what_is_missing(&summary), seen.say_unread());
+    let (is_whole, is_read) = (print_losses(&summary), seen.print_unread());
     Ok(match code {
         Some(code) if code != 0 => Exit::Command(code),
         _ => diagnose::exit(&findings, is_whole && is_read),

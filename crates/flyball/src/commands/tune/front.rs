@@ -5,7 +5,7 @@ use std::path::Path;
 use flyball_measure::{Blocks as _, RunDirectory};
 use flyball_tune::{FrontBlocks, FrontClaim, FrontFound, Record, in_order};
 
-use super::{Tuning, pictures, screen::not_over, write_profile};
+use super::{Tuning, pictures, screen::print_resumable, write_profile};
 use crate::{
     exit::{Exit, Failure},
     output::Reporter,
@@ -43,7 +43,7 @@ pub(super) fn report(
     let done = in_order(directory);
     let next = blocks.next(&directory.manifest, &done);
     let Some(found) = blocks.found().filter(|_| next.is_none()) else {
-        return Ok(not_over(directory, done.len()));
+        return Ok(print_resumable(directory, done.len()));
     };
     pictures::write(directory, &found.pictures(&directory.manifest), place)?;
     output.object(|| &found, || found.text(&directory.manifest))?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use flyball_measure::{Blocks as _, RunDirectory};
 use flyball_tune::{CONFIRM, Confirmed, Pictures, Record, SearchBlocks, Verdict, in_order};
 
-use super::{front, pictures, screen::not_over};
+use super::{front, pictures, screen::print_resumable};
 use crate::{
     exit::{Exit, Failure},
     output::Reporter,
@@ -24,7 +24,7 @@ pub(crate) fn report(output: &Reporter, directory: &RunDirectory, place: &Path) 
     let done = in_order(directory);
     let next = blocks.next(&directory.manifest, &done);
     let Some(outcome) = blocks.outcome.filter(|_| next.is_none()) else {
-        return Ok(not_over(directory, done.len()));
+        return Ok(print_resumable(directory, done.len()));
     };
     let second = record.contradicted_after.is_some();
     let folder = directory.path().join(CONFIRM[usize::from(second)]);

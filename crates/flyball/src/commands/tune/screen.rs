@@ -35,7 +35,7 @@ impl flyball_tune::Progress for Screen {
 }
 
 /// Says that a search can be continued.
-pub(super) fn not_over(directory: &RunDirectory, rounds: usize) -> Exit {
+pub(super) fn print_resumable(directory: &RunDirectory, rounds: usize) -> Exit {
     eprintln!(
         "note: this search is not over ({rounds} rounds); to continue: flyball tune --resume {}",
         directory.path().display()
