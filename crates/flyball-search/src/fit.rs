@@ -119,13 +119,6 @@ impl Fit {
     pub(crate) fn own_of(&self, a: usize, b: usize) -> f64 {
         own_of(&self.own, a, b)
     }
-
-    /// The variance of a round of this arm, by its rounds so far.
-    pub(crate) fn noise_of(&self, arm: usize) -> f64 {
-        let own = || self.observations.iter().zip(&self.noise).filter(|(one, _)| one.arm == arm);
-        let mean = own().map(|(_, multiple)| multiple).sum::<f64>() / own().count().max(1) as f64;
-        self.scales.noise.powi(2) * if mean > 0.0 { mean } else { 1.0 }
-    }
 }
 
 /// The observations, with everything that is constant while scales are searched.

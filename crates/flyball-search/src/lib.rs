@@ -12,13 +12,11 @@
 mod bisect;
 mod cholesky;
 mod fit;
-mod front;
 mod posterior;
 mod search;
 mod space;
 
 pub use bisect::{Bisection, Probe};
 pub use fit::Scales;
-pub use front::{Front, FrontGoal, Label, Standing};
 pub use search::{Bound, Choice, Goal, Round, Search, Step};
 pub use space::{Factor, Levels, Space, SpaceError};

@@ -37,10 +37,7 @@ pub fn earlier_rounds(
     let directory = RunDirectory::open(path)?;
     let record = Record::read(&directory)?;
     let limit = |goal: &Goal| goal.limit.map(|limit| limit.aim);
-    if record.goal.aim != goal.aim
-        || record.goal.second.is_some()
-        || limit(goal).is_some_and(|aim| limit(&record.goal) != Some(aim))
-    {
+    if record.goal.aim != goal.aim || limit(goal).is_some_and(|aim| limit(&record.goal) != Some(aim)) {
         return Err(EarlierError::Goal { path: path.to_owned() });
     }
     let arm_here = |arm: usize| {

@@ -25,10 +25,6 @@ pub enum GoalError {
         NAMES.map(|(name, _)| name).join(", ")
     )]
     Quantity { wanted: String, metric: String, pointer: Pointer },
-    #[error("--front '{text}': a front needs two quantities; for example --front time,energy")]
-    OneQuantity { text: String },
-    #[error("--front '{text}': these are the same; for example --front time,energy")]
-    SameQuantity { text: String },
     #[error(
         "'{text}' limits how much better a setting may be, because {better} {metric} is better; write '{right}'{pointer}"
     )]
@@ -139,9 +135,6 @@ impl Limit {
 pub struct Goal {
     pub aim: Aim,
     pub limit: Option<Limit>,
-    /// The second quantity of a front. There is then no limit and no best setting.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub second: Option<Aim>,
     /// Differences up to this fraction do not matter.
     pub within: f64,
     /// The quantity that decides between settings that are equal within that.
@@ -187,23 +180,7 @@ impl Goal {
         let limit = asked.subject_to.as_deref().map(|text| parse_limit(text, metric)).transpose()?;
         // 'time' is the default. For a rate, time says nothing.
         let prefer = if prefer == "time" && metric.is_rate() { "performance" } else { prefer };
-        Ok(Goal { aim, limit, second: None, within, prefer: Some(good("--prefer", prefer, prefer, metric)?) })
-    }
-
-    /// Reads the two quantities of a front.
-    ///
-    /// # Errors
-    /// One quantity, more than two, an unknown one, or the same one twice.
-    pub fn parse_front(text: &str, within: f64, metric: &Metric) -> Result<Goal, GoalError> {
-        let Some((first, second)) = text.split_once(',') else {
-            return Err(GoalError::OneQuantity { text: text.to_owned() });
-        };
-        let (aim, second) =
-            (good("--front", text, first.trim(), metric)?, good("--front", text, second.trim(), metric)?);
-        if aim == second {
-            return Err(GoalError::SameQuantity { text: text.to_owned() });
-        }
-        Ok(Goal { aim, limit: None, second: Some(second), within, prefer: None })
+        Ok(Goal { aim, limit, within, prefer: Some(good("--prefer", prefer, prefer, metric)?) })
     }
 
     /// Whether a setting that takes several times as long is rejected for that alone.
@@ -223,10 +200,6 @@ impl Goal {
 
     /// The goal in words: `least energy, time <= +5 %`.
     pub fn title(&self, metric: &Metric) -> String {
-        if let Some(second) = self.second {
-            let name = |aim: Aim| aim.quantity.metric(metric).name;
-            return format!("front of {} and {}", name(self.aim), name(second));
-        }
         let most = if self.aim.more { "most" } else { "least" };
         let mut text = format!("{most} {}", self.aim.quantity.metric(metric).name);
         if let Some(limit) = &self.limit {
@@ -281,7 +254,6 @@ fn quantity(
             metric: metric.name.clone(),
             instead: match option {
                 "--subject-to" => "--subject-to 'performance >= -2%'".to_owned(),
-                "--front" => "--front performance,energy".to_owned(),
                 _ => "--maximize performance".to_owned(),
             },
             pointer: pointer(),
@@ -419,7 +391,6 @@ mod tests {
         for (refused, instead) in [
             (parse("energy", Some("time <= +2%")), "'performance >= -2%'"),
             (parse("time", None), "--maximize performance"),
-            (Goal::parse_front("time,energy", 0.01, &metric), "--front performance,energy"),
         ] {
             assert!(refused.expect_err("a rate").to_string().contains(instead), "{instead}");
         }

@@ -106,11 +106,10 @@ pub(crate) fn searched(record: &Record, arm: usize, round: &Round, manifest: &Ma
     // The meters also read a round that failed or was cut off, but it did not do the work.
     let did_work = round.outcome.failure.is_none();
     let cost = |aim: Aim| aim.cost(round, manifest).filter(|_| did_work);
-    let second = record.goal.second.or(record.goal.limit.map(|limit| limit.aim));
     Searched {
         arm,
         objective: cost(record.goal.aim),
-        bounded: second.and_then(cost),
+        bounded: record.goal.limit.and_then(|limit| cost(limit.aim)),
         preferred: record.goal.prefer.and_then(cost),
         seconds: round.outcome.seconds,
     }

@@ -84,24 +84,7 @@ pub(crate) fn fitted_stderr(text: String) -> String {
     wrap::wrap(&text, columns)
 }
 
-/// Draws the lines of `text` over the last `before` lines of stderr, if it is a terminal that
-/// supports this, and returns whether it is. Lines must not exceed its width.
-pub(crate) fn redraw_lines(text: &str, before: usize) -> bool {
-    let mut stderr = io::stderr().lock();
-    if !stderr.is_terminal() || std::env::var_os("TERM").is_some_and(|term| term == "dumb" || term.is_empty())
-    {
-        return false;
-    }
-    // Cursor up, then erase to the end of the screen (ECMA-48, CUU and ED). Skip 'up 0', which
-    // would go up one line.
-    let up = if before > 0 { format!("\x1b[{before}A") } else { String::new() };
-    let _ = write!(stderr, "\r{up}\x1b[J");
-    let mut plain = Plain::new(stderr, Form::Text { coloured: false });
-    let _ = plain.write_all(text.as_bytes()).and_then(|()| plain.flush());
-    true
-}
-
-/// Draws `line` over the last line of stderr if it is a terminal, and returns whether it is.
+/// Draws `line` over the last line of stderr, if that is a terminal, and says whether it is.
 pub(crate) fn redraw(line: &str) -> bool {
     let mut stderr = io::stderr().lock();
     if !stderr.is_terminal() {

@@ -862,18 +862,14 @@ Fix = Union["Fix1", "Fix2", "Fix3", "Fix4"]
 Form = Literal["step", "drift", "spread"]
 
 
-FrontClaim = Literal["on-front", "dominated", "undecided"]
+class Found(TypedDict):
+    """One series with its shifts."""
 
-
-class FrontPlace(TypedDict):
-    """A setting's place in relation to the front."""
-
-    by: NotRequired[str]
-    chance: float
-    changes: List[List[float]]
-    claim: FrontClaim
     name: str
-    p: float
+    runs: int
+    season: NotRequired[float]
+    shifts: List[Explained]
+    unit: str
 
 
 class GateAnswer(TypedDict):
@@ -1755,7 +1751,6 @@ class SearchGoal(TypedDict):
     aim: SearchAim
     limit: Union[SearchLimit, None]
     prefer: Union[SearchAim, None]
-    second: NotRequired[SearchAim]
     within: float
 
 
@@ -3388,20 +3383,6 @@ class TraceRunOutput(TypedDict):
     schema: Literal["trace-run/1"]
     simulated: NotRequired[bool]
     trace: TraceSummary
-
-
-class TuneFrontOutput(TypedDict):
-    """What `flyball tune --front` and `flyball report` of its directory print: which settings no other one beats."""
-
-    blocks: int
-    confidence: float
-    emulated: NotRequired[str]
-    fresh: int
-    goal: SearchGoal
-    rounds: int
-    schema: Literal["tune-front/1"]
-    settings: List[FrontPlace]
-    simulated: NotRequired[bool]
 
 
 class TunePlanOutput(TypedDict):

@@ -6,7 +6,6 @@
 //! the rows of spaces of that size, `FLYBALL_SEARCH_MOST=400` allows more rounds.
 
 mod announced;
-mod front;
 mod machine;
 mod others;
 mod transfer;

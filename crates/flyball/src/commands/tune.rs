@@ -6,7 +6,6 @@
 //! in that directory's folder `confirm`.
 
 mod args;
-mod front;
 mod pictures;
 mod replay;
 mod screen;
@@ -22,8 +21,8 @@ use flyball_host::Host;
 use flyball_measure::{Arm, Blocks, Length, Manifest, Meters, Metric, Quantity, RunDirectory, stats};
 use flyball_process::User;
 use flyball_tune::{
-    CONFIRM, Candidates, Confirmed, FrontBlocks, FrontFound, Goal, Outcome, Pictures, Record, SearchBlocks,
-    SearchRequest, Searched, Verdict,
+    CONFIRM, Candidates, Confirmed, Goal, Outcome, Pictures, Record, SearchBlocks, SearchRequest, Searched,
+    Verdict,
 };
 
 pub(crate) use self::args::Args;
@@ -58,10 +57,6 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         },
     };
     let mut tuning = Tuning { context, host: &*host, args, directory, record, interrupted };
-    if tuning.record.goal.second.is_some() {
-        let Some(found) = tuning.front()? else { return Ok(tuning.stopped()) };
-        return front::finish(&tuning, &found);
-    }
     let Some((outcome, confirmed)) = tuning.run()? else { return Ok(tuning.stopped()) };
     let Tuning { directory, record, .. } = tuning;
     let second = record.contradicted_after.is_some();
@@ -98,10 +93,7 @@ fn start_new(
     let workload = workloads::prepare(host, &args.with_direction())?;
     let metric = flyball_measure::Workload::metric(&workload.command);
     let asked = resolve_request(context, host, args, &metric)?;
-    let goal = match &args.front {
-        Some(text) => Goal::parse_front(text, args.within, &metric)?,
-        None => Goal::parse(&asked, args.within, &args.prefer, &metric)?,
-    };
+    let goal = Goal::parse(&asked, args.within, &args.prefer, &metric)?;
     power::check(host, &args.measuring)?;
     check_meters(
         host,
@@ -221,7 +213,7 @@ fn check_meters(
     use flyball_measure::Domain;
     let meters = Meters::find(host, cpus);
     let has = |domain| meters.list().energy.iter().any(|source| source.domain == domain);
-    for aim in [Some(goal.aim), goal.limit.map(|limit| limit.aim), goal.second].into_iter().flatten() {
+    for aim in [Some(goal.aim), goal.limit.map(|limit| limit.aim)].into_iter().flatten() {
         let there = match aim.quantity {
             Quantity::Energy | Quantity::Power => has(Domain::Package),
             Quantity::WorkEnergy | Quantity::PerWatt => {
@@ -258,20 +250,8 @@ impl Tuning<'_> {
         stopped("tune", &self.context.machine, &self.directory)
     }
 
-    /// Searches for a Pareto front. `None` if interrupted.
-    fn front(&mut self) -> Result<Option<FrontFound>, Failure> {
-        let record = self.record.clone();
-        let screen = Screen::default();
-        let seed = self.directory.manifest.schedule.seed;
-        let mut blocks = FrontBlocks::new(&record, seed, Some(&screen))?;
-        if self.search_rounds(&mut blocks)?.is_none() {
-            return Ok(None);
-        }
-        self.ended(blocks.failure(), blocks.found()).map(Some)
-    }
-
-    /// Searches and confirms. If the fresh rounds contradict the search, does so once more. `None`
-    /// if interrupted.
+    /// Searches and confirms, and once more if fresh rounds contradict the search. `None` if it was
+    /// interrupted.
     fn run(&mut self) -> Result<Option<(Outcome, Option<Confirmed>)>, Failure> {
         loop {
             let Some(outcome) = self.search()? else { return Ok(None) };
@@ -312,7 +292,7 @@ impl Tuning<'_> {
 
     fn search(&mut self) -> Result<Option<Outcome>, Failure> {
         let record = self.record.clone();
-        let screen = Screen::default();
+        let screen = Screen;
         let mut blocks = SearchBlocks::from_directory(&record, &self.directory, Some(&screen))?;
         if self.search_rounds(&mut blocks)?.is_none() {
             return Ok(None);
@@ -415,11 +395,8 @@ fn describe(context: &Context, host: &dyn Host, manifest: &Manifest, record: &Re
         for one in &searched.left_out {
             let _ = writeln!(out, "  without {}: {}", one.settings, one.why);
         }
-        let fresh = match record.goal.second {
-            None => "then a confirmation in fresh rounds",
-            Some(_) => "the fresh ones of the claims among them",
-        };
-        let _ = writeln!(out, "rounds     at most {}, {fresh}", record.most_rounds);
+        let _ =
+            writeln!(out, "rounds     at most {}, then a confirmation in fresh rounds", record.most_rounds);
         out
     };
     context.output.about(host).object(|| record, text)

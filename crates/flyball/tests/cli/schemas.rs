@@ -166,7 +166,6 @@ report storpool/report.csv
 report --fleet fleet --design 1%
 sim check stinner
 -M sim:ryzen-5750g tune --over max-freq=2GHz,4GHz --minimize energy --subject-to time<=+90% --model short.toml --directory tuned
--M sim:ryzen-5750g tune --over max-freq=2GHz,4GHz --front time,energy --model short.toml --directory front
 -M sim:ryzen-5750g,boot=amd_pstate=passive trace record -o t.dat -- gitsource --amount 3
 -M sim:i7-2600 trace run -o u.dat -- gitsource --amount 2
 trace report t.dat

@@ -159,41 +159,6 @@ fn a_search_without_a_gain_chooses_nothing_and_writes_no_profile() {
 }
 
 #[test]
-fn a_front_is_claimed_from_fresh_rounds_and_computed_again() {
-    let folder = tempfile::tempdir().expect("a directory");
-    fs::write(folder.path().join("short.toml"), MODEL).expect("written");
-    let space = ["-M", "sim:ryzen-5750g", "--over", "max-freq=1.6GHz..4.6GHz:4", "--model", "short.toml"];
-    let words = ["--front", "time,energy", "--seed", "1", "--directory", "run", "-o", "front.toml", "--json"];
-    let found = json(&tune(folder.path(), &[&space[..], &words].concat()));
-    let settings = found["settings"].as_array().expect("settings");
-    let claims = |claim: &str| settings.iter().filter(|one| one["claim"] == claim).count();
-    // The highest frequency is the fastest, and the lowest takes the least energy. 'now' equals the
-    // highest.
-    assert!(claims("on-front") >= 2, "{found:#}");
-    assert!(found["fresh"].as_u64().expect("a number") >= 15, "{found:#}");
-    for number in 1..=claims("on-front") {
-        let name = format!("front-{number}.toml");
-        let is_there = folder.path().join(name).exists();
-        // 'now' has no profile.
-        assert!(is_there || number == claims("on-front"));
-    }
-    let report = json(&Ran::of(flyball!().current_dir(folder.path()).args(["report", "run", "--json"])));
-    assert_eq!(report["settings"], found["settings"]);
-    let report = Ran::of(flyball!().current_dir(folder.path()).args(["report", "run"]));
-    assert!(report.out.contains("on the front") && report.out.contains("+----"), "{}", report.out);
-    assert!(folder.path().join("run/search.html").exists());
-
-    // Stop within the fresh rounds. The same blocks follow, and the same rounds give the same
-    // claims.
-    let log = folder.path().join("run/rounds.jsonl");
-    let rounds = fs::read_to_string(&log).expect("rounds");
-    let lines: Vec<&str> = rounds.lines().collect();
-    fs::write(&log, lines[..lines.len() - 7].join("\n") + "\n").expect("written");
-    let again = json(&tune(folder.path(), &["-M", "sim:ryzen-5750g", "--resume", "run", "--json"]));
-    assert!(again["rounds"].as_u64() >= found["fresh"].as_u64(), "{again:#}");
-}
-
-#[test]
 fn what_would_be_searched_is_listed() {
     let folder = tempfile::tempdir().expect("a directory");
     let ran = tune(
@@ -229,13 +194,6 @@ fn wrong_input_is_named() {
         (&["--over", "epp=performance,power", "--minimize", "watts"][..], 2, "'watts' is not a quantity"),
         (&["--over", "epp=performance,power"], 2, "--minimize"),
         (&["--minimize", "energy"], 2, "--over"),
-        (&["--over", "epp=performance,power", "--front", "time"], 2, "two quantities"),
-        (&["--over", "epp=performance,power", "--front", "time,time"], 2, "the same"),
-        (
-            &["--over", "epp=performance,power", "--front", "time,energy", "--minimize", "energy"],
-            2,
-            "--front",
-        ),
         (
             &["--minimize", "energy", "--maximize", "performance", "--over", "epp=power,performance"],
             2,

@@ -270,8 +270,6 @@ schemas! {
         "What `flyball trace run` prints: recording, report and findings";
     object "tune" 1 flyball_tune::Verdict<'_>,
         "What `flyball tune` prints: the chosen settings, and what fresh rounds say of them";
-    object "tune-front" 1 flyball_tune::FrontFound,
-        "What `flyball tune --front` and `flyball report` of its directory print: which settings no other one beats";
     object "tune-plan" 1 flyball_tune::Record,
         "What `flyball tune -n` prints, and what `search.json` of a run directory holds: the space of a search";
     object "verify" 1 flyball_control::verify::Verdict,

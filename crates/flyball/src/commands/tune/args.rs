@@ -34,7 +34,6 @@ Examples:
   flyball tune --over governor=powersave,performance --over turbo=on,off --maximize perf-per-watt --workload sched-pipe
   flyball tune -n -M sim:gold-6138 --over uncore-max-freq=1.2GHz..2GHz:3 --minimize energy --workload gitsource
   flyball tune --over epp=all --minimize power --subject-to 'performance >= -2%' --metric 'requests: ([0-9.]+)' -- ./serve-for-10s
-  flyball tune --over max-freq=2GHz..4.6GHz:5 --over epp=all --front time,energy -- ./bench
   flyball tune -n --over epp=all --minimize energy -- ./bench
   flyball tune --preset efficiency -- ./bench
   flyball tune --over max-freq=2GHz..4.6GHz:8 --minimize energy --start-from DIR -- ./bench
@@ -59,16 +58,12 @@ pub(crate) struct Args {
     pub(super) without: Vec<String>,
 
     /// Quantity to minimize.
-    #[arg(long, value_name = "QUANTITY", conflicts_with = "maximize", required_unless_present_any = ["maximize", "front", "resume", "preset"])]
+    #[arg(long, value_name = "QUANTITY", conflicts_with = "maximize", required_unless_present_any = ["maximize", "resume", "preset"])]
     pub(super) minimize: Option<String>,
 
     /// Quantity to maximize.
     #[arg(long, value_name = "QUANTITY")]
     pub(super) maximize: Option<String>,
-
-    /// Find all settings that no other one beats in two quantities (time,energy).
-    #[arg(long, value_name = "QUANTITY,QUANTITY", conflicts_with_all = ["minimize", "maximize", "subject_to", "preset", "prefer", "strict", "start_from"])]
-    pub(super) front: Option<String>,
 
     /// Limit on the choice: 'time <= +5%'. Also 'performance >= -2%' (percentages are against
     /// 'now'), or 'power <= 60'.
@@ -116,8 +111,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) measuring: RoundArgs,
 
-    /// Write the chosen settings as a profile. With --front, one profile for each setting on the
-    /// front: PROFILE-1.toml and so on.
+    /// Write the chosen settings as a profile.
     #[arg(short, long, value_name = "PROFILE", help_heading = RESULTS)]
     pub(super) output: Option<PathBuf>,
 
@@ -126,7 +120,7 @@ pub(crate) struct Args {
     pub(super) directory: Option<PathBuf>,
 
     /// Continue an interrupted search.
-    #[arg(long, value_name = "DIR", help_heading = RESULTS, conflicts_with_all = ["over", "without", "minimize", "maximize", "front", "subject_to", "preset", "max_time", "strict", "cap", "timeout", "start_from", "directory", "seed", "observer", "quiet", "trace", "knob", "command", "workload"])]
+    #[arg(long, value_name = "DIR", help_heading = RESULTS, conflicts_with_all = ["over", "without", "minimize", "maximize", "subject_to", "preset", "max_time", "strict", "cap", "timeout", "start_from", "directory", "seed", "observer", "quiet", "trace", "knob", "command", "workload"])]
     pub(super) resume: Option<PathBuf>,
 
     /// With --resume: do not ask before running a command from another user's directory.

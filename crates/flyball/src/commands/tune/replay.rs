@@ -5,7 +5,7 @@ use std::path::Path;
 use flyball_measure::{Blocks as _, RunDirectory};
 use flyball_tune::{CONFIRM, Confirmed, Pictures, Record, SearchBlocks, Verdict, in_order};
 
-use super::{front, pictures, screen::print_resumable};
+use super::{pictures, screen::print_resumable};
 use crate::{
     exit::{Exit, Failure},
     output::Reporter,
@@ -17,9 +17,6 @@ use crate::{
 /// The directory is damaged, or its search is not finished.
 pub(crate) fn report(output: &Reporter, directory: &RunDirectory, place: &Path) -> Result<Exit, Failure> {
     let record = Record::read(directory)?;
-    if record.goal.second.is_some() {
-        return front::report(output, directory, &record, place);
-    }
     let mut blocks = SearchBlocks::from_directory(&record, directory, None)?;
     let done = in_order(directory);
     let next = blocks.next(&directory.manifest, &done);
