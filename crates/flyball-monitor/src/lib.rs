@@ -4,7 +4,6 @@
 //! in the layout's order. Both are plain data that a file can hold, so recordings can be evaluated
 //! like a live machine.
 
-pub mod alert;
 pub mod facts;
 pub mod file;
 pub mod history;

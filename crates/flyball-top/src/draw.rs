@@ -38,8 +38,8 @@ pub fn draw(buffer: &mut Buffer, state: &State, scene: &Scene, coloured: bool) -
     }
     head(&mut canvas, state, scene);
     // Before the body, whose height depends on it.
-    let alert = alert_line(scene);
-    let below = 1 + u16::from(alert.is_some());
+    let notice = notice_line(scene);
+    let below = 1 + u16::from(notice.is_some());
     let mut body = canvas.part(1, area.height - 1 - below);
     let drawn = match scene.moment {
         None => {
@@ -54,17 +54,17 @@ pub fn draw(buffer: &mut Buffer, state: &State, scene: &Scene, coloured: bool) -
         },
     };
     let last = usize::from(area.height - 1);
-    if let Some((text, tone)) = alert {
+    if let Some((text, tone)) = notice {
         canvas.text(0, last - 1, &text, tone);
     }
     bottom(&mut canvas, last, state, scene);
     drawn
 }
 
-/// Returns the newest alert, and how many others are active.
-fn alert_line(scene: &Scene) -> Option<(String, Tone)> {
-    let newest = scene.alerts.last()?;
-    let more = match scene.alerts.len() {
+/// The newest notice, and how many others there are.
+fn notice_line(scene: &Scene) -> Option<(String, Tone)> {
+    let newest = scene.notices.last()?;
+    let more = match scene.notices.len() {
         1 => String::new(),
         count => format!(" (and {} more)", count - 1),
     };

@@ -47,8 +47,6 @@ pub enum Action {
     MinuteForward,
     Follow,
     Jump,
-    PreviousAlert,
-    NextAlert,
     Quantity,
     Sort,
     Reverse,
@@ -102,8 +100,6 @@ pub const KEYS: &[Row] = rows! {
     ">" [Char('>')] MinuteForward "a minute forward";
     "F" [Char('F')] Follow "follow the newest sample again";
     "t" [Char('t')] Jump "jump to a time: 14:05, 14:05:30, -90s, -5m, -2h";
-    "[" [Char('[')] PreviousAlert "to the alert before";
-    "]" [Char(']')] NextAlert "to the next alert";
     "m" [Char('m')] Quantity "map: the next quantity";
     "s, F6" [Char('s'), Function(6)] Sort "table: sort by the next column";
     "I" [Char('I')] Reverse "table: reverse the order";

@@ -63,7 +63,6 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
     let mut due = Instant::now();
     let mut taken_at = Instant::now();
     let mut count = 0;
-    let mut rung = 0;
     let mut changed = true;
     loop {
         if options.ended.load(Ordering::Relaxed) {
@@ -87,12 +86,6 @@ pub fn run(source: &mut dyn Source, state: &mut State, options: &Options) -> io:
                 taken_at = Instant::now();
                 count += 1;
                 looker.newest(source)?;
-                // Only ring the bell when an alert begins.
-                let begun = source.status().alerts.last().copied().unwrap_or(0);
-                if begun > rung {
-                    rung = begun;
-                    terminal::bell()?;
-                }
             }
             state.tick(source.timeline().end().saturating_sub(1));
             changed = true;
@@ -247,7 +240,7 @@ impl ScreenRun {
             interval: status.interval.as_secs_f64(),
             own: status.own,
             missing: status.missing,
-            alerts: status.notices,
+            notices: status.notices,
             why: &why,
             recording: status.recording,
         };
@@ -277,7 +270,6 @@ impl ScreenRun {
             first: first + 1,
             last: end.saturating_sub(1).max(first + 1),
             minute: (60.0 / interval).round().max(1.0) as u64,
-            alerts: status.alerts,
             drawn: self.drawn,
             is_replay: status.is_replay,
         };

@@ -23,8 +23,8 @@ pub struct Scene<'a> {
     pub own: Option<f64>,
     /// Sentences about sources that could not be read.
     pub missing: &'a [String],
-    /// Active alerts, and recent events.
-    pub alerts: &'a [String],
+    /// Notes about what has just happened.
+    pub notices: &'a [String],
     /// The waterfall of the CPU that is shown, a line per step.
     pub why: &'a [String],
     /// The file being recorded to.

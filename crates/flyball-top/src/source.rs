@@ -40,9 +40,7 @@ pub struct Status<'a> {
     /// How long to wait between two samples.
     pub interval: Duration,
     pub is_replay: bool,
-    /// Sample numbers at which alerts began.
-    pub alerts: &'a [u64],
-    /// Active alerts, and notes about recent events.
+    /// Notes about what has just happened.
     pub notices: &'a [String],
     /// Sentences about sources that cannot be read.
     pub missing: &'a [String],

@@ -111,14 +111,12 @@ pub enum Effect {
 
 /// The range of the data that keys move in.
 #[derive(Debug, Clone, Copy)]
-pub struct Extent<'a> {
+pub struct Extent {
     /// Numbers of the oldest and the newest sample.
     pub first: u64,
     pub last: u64,
     /// Number of samples per minute.
     pub minute: u64,
-    /// Sample numbers at which alerts began.
-    pub alerts: &'a [u64],
     /// Size of the last frame's list.
     pub drawn: Drawn,
     /// The samples come from a recording.
@@ -235,14 +233,6 @@ impl State {
             }
             Action::Jump => self.ask(PromptKind::Time),
             Action::Filter => self.ask(PromptKind::Filter),
-            Action::PreviousAlert => {
-                let now = self.shown.unwrap_or(extent.last);
-                self.show_alert(extent.alerts.iter().rev().find(|alert| **alert < now));
-            }
-            Action::NextAlert => {
-                let now = self.shown.unwrap_or(extent.last);
-                self.show_alert(extent.alerts.iter().find(|alert| **alert > now));
-            }
             Action::Quantity => self.quantity = next(Quantity::ALL, self.quantity),
             Action::Sort => self.column = next(Column::ALL, self.column),
             Action::Reverse => self.reversed = !self.reversed,
@@ -337,13 +327,6 @@ impl State {
         self.shown = Some(now.saturating_add_signed(by).clamp(extent.first, extent.last));
     }
 
-    fn show_alert(&mut self, alert: Option<&u64>) {
-        match alert {
-            Some(alert) => self.shown = Some(*alert),
-            None => self.message = Some("no alert in this direction".to_owned()),
-        }
-    }
-
     fn ask(&mut self, asked: PromptKind) {
         let text = if asked == PromptKind::Filter { self.filter.clone() } else { String::new() };
         self.prompt = Some(Prompt { asked, text });
@@ -432,12 +415,11 @@ pub fn passes(filter: &str, cpu: u32, text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn extent() -> Extent<'static> {
+    fn extent() -> Extent {
         Extent {
             first: 100,
             last: 700,
             minute: 60,
-            alerts: &[150, 300],
             drawn: Drawn {
                 items: 40,
                 line: 1,
@@ -495,9 +477,6 @@ mod tests {
         assert_eq!(after(&[Key::Char('<'), Key::Char('F')]).0.shown, None);
         // Not before the oldest kept sample.
         assert_eq!(after(&[Key::Char('<'); 30]).0.shown, Some(100));
-        assert_eq!(after(&[Key::Char('['), Key::Char('[')]).0.shown, Some(150));
-        assert_eq!(after(&[Key::Char('['), Key::Char('['), Key::Char(']')]).0.shown, Some(300));
-        assert!(after(&[Key::Char(']')]).0.message.is_some());
     }
 
     #[test]

@@ -71,16 +71,6 @@ pub fn take() -> io::Result<(TerminalGuard, Screen)> {
     Ok((taken, ManuallyDrop::new(screen)))
 }
 
-/// Rings the bell.
-///
-/// # Errors
-/// The terminal went away.
-pub fn bell() -> io::Result<()> {
-    let mut out = io::stdout();
-    out.write_all(b"\x07")?;
-    out.flush()
-}
-
 /// An event of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {

@@ -161,7 +161,7 @@ impl Fixture {
             interval: 1.0,
             own: Some(0.012),
             missing: &[],
-            alerts: &[],
+            notices: &[],
             why: &[],
             recording: None,
         }

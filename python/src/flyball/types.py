@@ -675,18 +675,6 @@ Epb = int
 Epp = int
 
 
-class Event(TypedDict):
-    """The start or end of an alert."""
-
-    alert: str
-    begins: bool
-    place: str
-    subject: Subject
-    unit: str
-    value: float
-    wall: int
-
-
 class EventCount(TypedDict):
     """How often an event occurred."""
 
@@ -1976,9 +1964,6 @@ Step = Literal["driver-mode", "speed-select-off", "level", "online", "classes", 
 
 
 Stored = Literal["trace-dat", "raw-pages", "text"]
-
-
-Subject = Literal["throttled", "package", "temperature", "busy", "speed", "got"]
 
 
 Suite = Literal["pyperf", "google-benchmark", "criterion", "go", "hyperfine", "csv"]
@@ -3308,15 +3293,6 @@ class SstTurboLimitsOutputItem(TypedDict):
 
 
 SstTurboLimitsOutput = List["SstTurboLimitsOutputItem"]
-
-
-class TopAlertOutput(TypedDict):
-    """What `flyball top --json` prints between the moments: an alert that begins or is over."""
-
-    alert: Event
-    emulated: NotRequired[str]
-    schema: Literal["top-alert/1"]
-    simulated: NotRequired[bool]
 
 
 class TopOutput(TypedDict):

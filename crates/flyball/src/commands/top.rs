@@ -7,7 +7,7 @@ pub(super) mod replay;
 
 use std::{path::PathBuf, sync::OnceLock, time::Duration};
 
-use flyball_monitor::{Touch, alert::Alert, file};
+use flyball_monitor::{Touch, file};
 use flyball_process::confine::Confinement;
 use flyball_text::span;
 use flyball_top::keys;
@@ -68,15 +68,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true, value_parser = at)]
     at: Option<flyball_top::state::Jump>,
 
-    /// Report when a condition is true: 'throttled for 2s', 'package > 340 W', 'temperature > 90
-    /// C', 'busy > 95 %', 'speed < 2 GHz', 'got < 80 % for 10s'. May be repeated.
-    #[arg(long, value_name = "ALERT")]
-    alert: Vec<Alert>,
-
-    /// Run this shell command when an alert begins or ends, with the alert as JSON on its stdin.
-    #[arg(long, value_name = "COMMAND", requires = "alert")]
-    on_alert: Option<String>,
-
     /// Which CPUs may be interrupted for their counters: none, those that ran since the last
     /// sample, or all.
     #[arg(long, value_name = "WHICH", default_value = "ran")]
@@ -124,15 +115,13 @@ Examples:
   flyball top --samples 5 --csv --columns cpu,khz      fewer of its columns, which costs less
   flyball top --record top.fbt --keep 7d --size 2GB    record, as a service does
   flyball top --replay top.fbt --at -2h                what it was two hours before the end
-  flyball top --alert 'package > 340 W for 5s' --on-alert 'logger -t power'
 
 Keys:
 {}
 By default top wakes no CPU: a sleeping CPU has no speed and is shown as asleep. A wide table also has wake-ups per second and the \
-idle state that costs most. docs/top.md explains the columns, the recording \
-and the alerts.
+idle state that costs most. docs/top.md explains the columns and the recording.
 
-Exit codes: 0 done, 2 a time, alert or recording cannot be used, or a recording reached its --size, 10 stdout or the \
+Exit codes: 0 done, 2 a time or recording cannot be used, or a recording reached its --size, 10 stdout or the \
 recording could not be written.",
         keys::help()
     )
@@ -177,7 +166,7 @@ impl Args {
         }
         // For the screen's size, and for its keys if stdin is not a terminal.
         files.terminal();
-        self.on_alert.is_none()
+        true
     }
 
     /// Adds the files that it writes while watching a machine. Returns `false` if it also runs
@@ -187,7 +176,7 @@ impl Args {
             files.write(file);
         }
         files.terminal();
-        self.command.is_empty() && self.on_alert.is_none()
+        self.command.is_empty()
     }
 
     /// Returns whether one of the columns in `names` is requested, or all are.

@@ -284,9 +284,8 @@ fn judge_answers(line: &str, kernel: &str, more: &str, wrong: &mut String) -> bo
 /// If 40 active cores cost 1.0 GHz and the power limit 0.95 more, only more power helps.
 #[test]
 fn top_names_the_limit_that_decides() {
-    let ran = why(&["-M", "sim:gold-6138", "top", "--samples", "6", "--alert", "throttled", "--", "spin"]);
+    let ran = why(&["-M", "sim:gold-6138", "top", "--samples", "6", "--", "spin"]);
     assert!(ran.out.contains("power") && !ran.out.contains("active-cores"), "{}", ran.text());
-    assert!(ran.text().contains("alert begins: throttled"), "{}", ran.text());
 }
 
 #[test]

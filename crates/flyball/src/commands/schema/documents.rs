@@ -258,8 +258,6 @@ schemas! {
         "What `flyball sst turbo-mode get-trl` prints: an object per power domain";
     object "top" 1 commands::top::print::Line<'_>,
         "What `flyball top --json` prints, one per line: a moment";
-    object "top-alert" 1 commands::top::print::AlertLine<'_>,
-        "What `flyball top --json` prints between the moments: an alert that begins or is over";
     object "trace-diagnose" 1 commands::trace::diagnose::Output<'_>,
         "What `flyball trace diagnose` prints: the trace and the findings";
     object "trace-record" 1 flyball_trace::live::CaptureSummary,

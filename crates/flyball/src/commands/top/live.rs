@@ -10,11 +10,7 @@ use flyball_monitor::{
     IdleReads, Options, Reads, Sampler,
     file::{RecordError, Recorder, Retention},
 };
-use flyball_top::{
-    Source as _,
-    machine::{Alerts, Machine},
-    source::moment_at,
-};
+use flyball_top::{Source as _, machine::Machine, source::moment_at};
 
 use super::{Args, Form, print::Printer};
 use crate::{
@@ -38,8 +34,7 @@ pub(super) fn run(context: &Context, args: &Args, form: Form) -> Result<Exit, Fa
     let host = context.open()?;
     let options = options(args, form);
     let sampler = Sampler::open(&*host, options)?;
-    let alerts = Alerts::new(&args.alert, args.on_alert.clone());
-    let mut machine = Machine::new(&*host, sampler, args.interval, args.speed, alerts);
+    let mut machine = Machine::new(&*host, sampler, args.interval, args.speed);
     if let Some(path) = &args.record {
         let kept = Retention { age: args.keep, bytes: args.size };
         machine.learn();
@@ -73,8 +68,8 @@ pub(super) fn run(context: &Context, args: &Args, form: Form) -> Result<Exit, Fa
 fn options(args: &Args, form: Form) -> Options {
     /// With fewer samples, not every CPU would get its turn.
     const FEW: u64 = 10;
-    // A recording has all columns, and alerts may need any of them.
-    let shows = |names: &[&str]| args.record.is_some() || !args.alert.is_empty() || args.shows(names);
+    // A recording has all.
+    let shows = |names: &[&str]| args.record.is_some() || args.shows(names);
     let defaults = Options {
         touch: args.touch.into(),
         reads: Reads {
@@ -150,9 +145,6 @@ fn printed(
         machine.take()?;
         taken += 1;
         let number = machine.timeline().end() - 1;
-        for event in std::mem::take(&mut machine.alerts.events) {
-            printer.event(&event)?;
-        }
         if !is_silent && let Some(moment) = moment_at(machine, number).map_err(Failure::failed)? {
             printer.moment(&moment)?;
         }

@@ -1,6 +1,6 @@
 //! Prints moments as text, CSV and JSON.
 
-use flyball_monitor::{CpuInterval, Interval, Layout, alert::Event};
+use flyball_monitor::{CpuInterval, Interval, Layout};
 use flyball_table::{Cell, Kind};
 use flyball_top::{
     Moment,
@@ -42,13 +42,8 @@ pub(crate) struct Line<'a> {
     cost: flyball_monitor::Cost,
 }
 
-#[derive(schemars::JsonSchema, Serialize)]
-pub(crate) struct AlertLine<'a> {
-    alert: &'a Event,
-}
-
-/// Columns of CSV and Parquet. Time, CPU and delivered frequency have the same names as in `trace
-/// report --parquet`, and settings have the kernel's names.
+/// Columns of CSV and Parquet. Time, CPU and delivered frequency are called as in
+/// `trace report --parquet`, settings as the kernel calls them.
 pub(super) const COLUMNS: [(&str, Kind); 22] = [
     ("time_ns", Kind::Integer),
     ("cpu", Kind::Integer),
@@ -83,17 +78,6 @@ impl Printer {
             some => some.iter().filter_map(place).collect(),
         };
         Printer { output, form, layout: layout.clone(), columns, has_head: false }
-    }
-
-    /// Prints the start or end of an alert: on stderr, or between the lines of JSON.
-    pub(crate) fn event(&self, event: &Event) -> Result<(), Failure> {
-        match self.form {
-            Form::Json => self.output.json_line(&AlertLine { alert: event }),
-            _ => {
-                eprintln!("flyball: {event}");
-                Ok(())
-            }
-        }
     }
 
     pub(crate) fn moment(&mut self, moment: &Moment) -> Result<(), Failure> {

@@ -47,7 +47,6 @@ impl Source for Replay {
         Status {
             interval: self.interval,
             is_replay: true,
-            alerts: &[],
             notices: &self.notices,
             missing: &[],
             recording: None,

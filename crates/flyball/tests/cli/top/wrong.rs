@@ -1,4 +1,4 @@
-//! Tests wrong input: options, alerts, recordings and replays.
+//! What wrong input gets: options, recordings and replays.
 
 use std::{
     fs,
@@ -18,10 +18,6 @@ fn words_and_numbers_out_of_range_are_usage() {
         (&["-i", "10ms"][..], "50ms to 1h"),
         (&["-i", "2h"], "50ms to 1h"),
         (&["-n", "0"], "1.."),
-        (&["--alert", "package > 340"], "W"),
-        (&["--alert", "pakage > 340 W"], "package"),
-        (&["--alert", "busy > 95 W"], "%"),
-        (&["--on-alert", "true"], "--alert"),
         (&["--touch", "some"], "none"),
         (&["--size", "5MB"], "--record"),
         (&["--record", "x", "--size", "many"], "unit"),
@@ -135,45 +131,6 @@ fn a_recording_of_another_machine_and_a_full_disk_end_with_what_is_whole() {
     assert!(ran.code == 10 && ran.err.contains("EFBIG"), "{}", ran.text());
     let ran = replay(&full);
     assert!(ran.code == 0 && ran.out.lines().count() > 16 * 8, "{}", ran.text());
-}
-
-#[test]
-fn a_command_of_an_alert_that_fails_or_hangs_is_said_once_and_never_waited_for() {
-    let tree = Tree::new();
-    let pids = tree.path().join("pids");
-    let hangs = format!("echo $$ >> {}; exec sleep 300", pids.display());
-    for (command, said) in
-        [("exit 7", "failed"), (hangs.as_str(), "still runs"), ("/nonexistent/x", "failed")]
-    {
-        let words = [
-            "-i",
-            "50ms",
-            "--samples",
-            "60",
-            "--speed",
-            "4",
-            "--alert",
-            "busy > 50 % for 50ms",
-            "--alert",
-            "speed > 1 GHz for 50ms",
-            "--alert",
-            "speed < 9 GHz for 1s",
-            "--on-alert",
-            command,
-            "--",
-            "tbench",
-        ];
-        let begun = Instant::now();
-        let left = Terminal::start((120, 30), &top(MACHINE, &words)).ended();
-        assert!(left.status.success(), "{command}: {}: {}", left.status, left.screen.printed);
-        assert!(begun.elapsed() < Duration::from_secs(60), "{command}");
-        let shown = left.screen.last.matches("the command of --on-alert").count();
-        assert!(shown <= 1, "{said}: {}", left.screen.last);
-    }
-    // The command is never waited for, so it may outlive the program.
-    for pid in fs::read_to_string(pids).unwrap().lines() {
-        let _ = flyball_testing::command("kill").arg(pid).status();
-    }
 }
 
 #[test]
