@@ -42,12 +42,6 @@ impl Utc {
         format!("{} {hour:02}:{minute:02} UTC", self.date())
     }
 
-    /// `2026-01-31T23:59:59Z` (RFC 3339).
-    pub fn rfc3339(self) -> String {
-        let (hour, minute, second) = self.clock();
-        format!("{}T{hour:02}:{minute:02}:{second:02}Z", self.date())
-    }
-
     /// `20260131-235959`, for names of files.
     pub fn stamp(self) -> String {
         let (hour, minute, second) = self.clock();
@@ -145,7 +139,6 @@ mod tests {
         }
         let time = Utc::from_seconds(1_769_853_659);
         assert_eq!(time.stamp(), "20260131-100059");
-        assert_eq!(time.rfc3339(), "2026-01-31T10:00:59Z");
         assert_eq!(time.minute(), "2026-01-31 10:00 UTC");
         assert_eq!(time.month(), "2026-01");
     }

@@ -99,12 +99,11 @@ mod tests {
             "20s10s",
             "29s 1000ms",
         ];
-        const OPTIONS: [&[&str]; 10] = [
+        const OPTIONS: [&[&str]; 9] = [
             &["compare", "--cool-down", "30", "--", "true"],
             &["compare", "--interval", "30", "--", "true"],
             &["exporter", "--textfile", "x", "--every", "30"],
             &["hold", "add", "a", "governor=performance", "--for", "30"],
-            &["show", "--nfd=x", "--expires", "30"],
             &["sst", "watch", "--poll", "30"],
             &["top", "--interval", "30"],
             &["top", "--record", "x", "--keep", "30"],

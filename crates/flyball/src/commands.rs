@@ -279,14 +279,9 @@ impl Command {
         // be confined.
         #[deny(clippy::wildcard_enum_match_arm)]
         let confined = match self {
-            Command::Show(args) => {
-                if let Some(file) = &args.nfd {
-                    files.write(file);
-                }
-                of_machine(&mut files)
-            }
-            Command::Get(_) => of_machine(&mut files),
-            // On a live machine it may change settings, with a journal, and it reads perf events.
+            Command::Show(_) | Command::Get(_) => of_machine(&mut files),
+            // On any other machine it may change something, with a journal.
+            // A running machine is asked through perf events too.
             Command::Sst(_) => recorded && of_machine(&mut files),
             Command::Why(args) => args.files(&mut files) || recorded && of_machine(&mut files),
             Command::Plan(args) => {

@@ -4,11 +4,10 @@
 
 mod facts;
 pub(crate) mod lines;
-mod nfd;
 mod screen;
 mod uncore;
 
-use std::{mem::ManuallyDrop, path::PathBuf, time::Duration};
+use std::mem::ManuallyDrop;
 
 use flyball_control::{
     Id, Knob, KnobName, Location, Outcome, ReadError, Row, Snapshot, SurveyOptions, TABLE, Value, Why,
@@ -32,8 +31,7 @@ Examples:
   flyball show
   flyball show governor epp min-freq max-freq
   flyball show idle-state:C6 -c package:0
-  flyball show --all --json
-  flyball show --nfd --expires 2h")]
+  flyball show --all --json")]
 pub(crate) struct Args {
     /// Knobs or facts to show [default: those that fit the screen].
     #[arg(value_name = "KNOB", value_parser = knob_arguments::Name, hide_possible_values = true, help_heading = None)]
@@ -47,15 +45,6 @@ pub(crate) struct Args {
     /// Show every row, even those that rarely matter.
     #[arg(short, long, conflicts_with = "knobs")]
     pub all: bool,
-
-    /// Print the machine as labels for Kubernetes' Node Feature Discovery, or write them to this
-    /// file of its features.d.
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", conflicts_with_all = ["knobs", "cpus", "all"])]
-    pub nfd: Option<PathBuf>,
-
-    /// With --nfd: expire the labels after this time.
-    #[arg(long, value_name = "TIME", requires = "nfd", value_parser = flyball_text::span::parse)]
-    pub expires: Option<Duration>,
 }
 
 /// The machine as JSON.
@@ -79,9 +68,6 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         let rows = survey(&snapshot, &args.knobs, &options)?;
         output.list(|| lines::objects(&rows), || lines::render(&rows, &snapshot, Paint::stdout()))?;
         return Ok(verdict(&rows, true));
-    }
-    if let Some(file) = &args.nfd {
-        return nfd::run(&output, host.as_ref(), &mut snapshot, file, args.expires);
     }
     let rows = whole(host.as_ref(), &mut snapshot, cpus, args.all)?;
     // Only on processors with two chiplets whose caches differ. Saves other machines the reads.

@@ -158,39 +158,6 @@ fn an_experiment_is_one_file() {
     assert_eq!(report(&folder, "-M sim:i7-2600 compare --experiment turbo.toml --rounds 4").code, 2);
 }
 
-/// On every built-in machine, Kubernetes accepts the labels (IsQualifiedName and IsValidLabelValue
-/// in apimachinery).
-#[test]
-fn labels_are_valid() {
-    let folder = Tree::new();
-    let list = report(&folder, "--json sim list").json();
-    for machine in list.as_array().unwrap() {
-        let name = machine["name"].as_str().unwrap();
-        let ran = report(&folder, &format!("-M sim:{name} show --nfd --expires 2h"));
-        assert_eq!(ran.code, 0, "{name}: {}", ran.err);
-        let (expiry, labels) = ran.out.split_once('\n').unwrap();
-        assert!(
-            expiry.starts_with("# +expiry-time=20") && expiry.ends_with('Z') && expiry.len() == 35,
-            "{expiry}"
-        );
-        assert!(labels.contains("flyball.driver=") && labels.contains("flyball.simulated=true"), "{labels}");
-        for line in labels.lines() {
-            let (key, value) = line.split_once('=').unwrap();
-            for part in [key, value] {
-                let plain = |c: char| c.is_ascii_alphanumeric();
-                assert!((1..=63).contains(&part.len()), "{line}");
-                assert!(part.starts_with(plain) && part.ends_with(plain), "{line}");
-                assert!(part.chars().all(|c| plain(c) || "-_.".contains(c)), "{line}");
-            }
-        }
-    }
-    assert_eq!(report(&folder, "-M sim:i7-2600 show --nfd=labels").code, 0);
-    assert!(fs::read_to_string(folder.path().join("labels")).unwrap().contains("flyball.vendor=Intel"));
-    for words in ["show --nfd governor", "--json show --nfd", "show --expires 2h", "show --nfd=no/such"] {
-        assert!([1, 2].contains(&report(&folder, &format!("-M sim:i7-2600 {words}")).code), "{words}");
-    }
-}
-
 #[test]
 fn what_cannot_be_put_together_is_refused() {
     let folder = Tree::new();

@@ -170,20 +170,7 @@ fn bytes_that_are_no_text_cause_no_panic() {
     }
 }
 
-/// Node Feature Discovery makes a Kubernetes node label of each line.
-#[test]
-fn a_machine_chooses_no_labels_of_a_node() {
-    let machine = crate::change::Machine::new(1);
-    fs::write(machine.file("cpufreq/policy0/scaling_driver"), "evil\nlabel.example/x=1\n").unwrap();
-    let labels = machine.expect(0, &["show", "--nfd=-"]).out;
-    assert!(labels.contains("flyball.driver=evil\n"), "{labels}");
-    assert!(
-        labels.lines().all(|line| line.starts_with("flyball.") && line.matches('=').count() == 1),
-        "{labels}"
-    );
-}
-
-/// Tests every option that names an output, as root, through a link that another user has created.
+/// Every option of root that names an output, through a link that another user has put on the way.
 #[test]
 fn no_output_of_root_goes_through_a_link_of_another_user() {
     let folder = tempfile::tempdir().unwrap();
