@@ -1,11 +1,11 @@
 //! A model of one quantity of all arms, fitted to noisy rounds.
 //!
-//! The logarithm of a round is the sum of: the mean, an effect of each factor, of each pair of
-//! factors and of the arm alone, an effect that all rounds of its block share (drift, a neighbour),
-//! and noise. All effects are normal, so the model is a Gaussian process with five standard
-//! deviations (a sixth for rounds of an earlier search), which are found by maximum likelihood. Two
-//! things make it suitable for real timings: noise has heavy tails (Student's t with 4 degrees, as
-//! weights), and each arm has its own variance, shrunk towards the common one.
+//! A logarithm of a round is the mean, plus an effect of each factor, of each two factors, and of
+//! the arm alone, plus what all rounds of its block share (drift, a neighbour), plus noise. All
+//! effects are normal, so that the model is a Gaussian process with five standard deviations, which
+//! are found by their likelihood. Two things keep it honest with real timings: noise has heavy
+//! tails (Student's t with 4 degrees, as weights), and each arm has its own variance, drawn towards
+//! the common one.
 
 use crate::{
     cholesky::Cholesky,
@@ -18,8 +18,6 @@ pub(crate) struct Observation {
     pub arm: usize,
     /// The logarithm of the measured value.
     pub value: f64,
-    /// True for an observation of the earlier search that this one starts from.
-    pub earlier: bool,
 }
 
 /// The standard deviations of the model's parts, in units of a logarithm: 0.01 is 1 %.
@@ -35,20 +33,15 @@ pub struct Scales {
     pub block: f64,
     /// Noise of one round.
     pub noise: f64,
-    /// Shift of a setting's value since an earlier search.
-    pub moved: f64,
 }
 
 /// Prior scales before anything is measured: settings differ by some 5 %, rounds by 1 %.
-const EXPECTED: [f64; 6] = [0.05, 0.01, 0.004, 0.007, 0.01, 0.02];
+const EXPECTED: [f64; 5] = [0.05, 0.01, 0.004, 0.007, 0.01];
 
-/// How uncertain that is, as the standard deviation of the logarithm of each scale: a factor of
-/// three either way is common. Own effects are held tighter, because the noise of arms that ran
-/// once looks like them.
-const SURPRISE: [f64; 6] = [1.2, 1.0, 0.7, 1.0, 1.2, 1.5];
-
-/// The index of the scale that only observations of an earlier search have.
-const MOVED: usize = 5;
+/// How far from that, as the standard deviation of the logarithm of each scale: a factor of three
+/// either way is common. Own effects are held tighter, because noise of arms that ran once looks
+/// like them.
+const SURPRISE: [f64; 5] = [1.2, 1.0, 0.7, 1.0, 1.2];
 
 /// The degrees of freedom of the noise: one round in fifty lies beyond three deviations.
 const TAIL: f64 = 4.0;
@@ -71,12 +64,12 @@ impl Default for Scales {
 }
 
 impl Scales {
-    fn new([single, pair, own, block, noise, moved]: [f64; 6]) -> Scales {
-        Scales { single, pair, own, block, noise, moved }
+    fn new([single, pair, own, block, noise]: [f64; 5]) -> Scales {
+        Scales { single, pair, own, block, noise }
     }
 
-    fn list(self) -> [f64; 6] {
-        [self.single, self.pair, self.own, self.block, self.noise, self.moved]
+    fn list(self) -> [f64; 5] {
+        [self.single, self.pair, self.own, self.block, self.noise]
     }
 
     /// The logarithm of the prior density, up to a constant.
@@ -148,13 +141,6 @@ impl Data<'_> {
                 if a.block == b.block {
                     entry += scales.block.powi(2);
                 }
-                if a.earlier && b.earlier {
-                    // The earlier level is as unknown as this one. Every setting may have moved by
-                    // its own amount, similar settings by similar amounts. The likelihood decides
-                    // by how much, so rounds can overrule the earlier search.
-                    let same = f64::from(u8::from(a.arm == b.arm));
-                    entry += MEAN_VARIANCE + scales.moved.powi(2) * f64::midpoint(alike.single, same);
-                }
                 if row == column {
                     entry += scales.noise.powi(2) * self.noise[row];
                 }
@@ -189,15 +175,7 @@ pub(crate) fn fit(space: &Space, observations: Vec<Observation>, earlier: Option
     if observations.is_empty() {
         return None;
     }
-    let with_earlier = observations.iter().any(|one| one.earlier);
-    // Levels of two searches may be far apart; each is centred by itself, because the variance of
-    // the mean is only 1.
-    let mean = |earlier: bool| {
-        let values = || observations.iter().filter(|one| one.earlier == earlier).map(|one| one.value);
-        values().sum::<f64>() / values().count().max(1) as f64
-    };
-    let centre = mean(false);
-    let earlier_centre = mean(true);
+    let centre = observations.iter().map(|one| one.value).sum::<f64>() / observations.len() as f64;
     let mut alike = Vec::with_capacity(observations.len() * (observations.len() + 1) / 2);
     for (row, a) in observations.iter().enumerate() {
         alike.extend(observations[..=row].iter().map(|b| space.likeness(a.arm, b.arm)));
@@ -207,10 +185,7 @@ pub(crate) fn fit(space: &Space, observations: Vec<Observation>, earlier: Option
     noise.resize(observations.len(), 1.0);
     let mut scales = earlier.map_or_else(Scales::default, |fit| fit.scales);
     let mut data = Data {
-        centred: observations
-            .iter()
-            .map(|one| one.value - if one.earlier { earlier_centre } else { centre })
-            .collect(),
+        centred: observations.iter().map(|one| one.value - centre).collect(),
         noise,
         own: earlier.map_or_else(Vec::new, |fit| fit.own.clone()),
         alike,
@@ -221,10 +196,7 @@ pub(crate) fn fit(space: &Space, observations: Vec<Observation>, earlier: Option
     // enough.
     let steps: &[f64] = if earlier.is_some() { &[1.25] } else { &[1.6, 1.25, 1.25] };
     for step in steps {
-        let which = |index: usize| {
-            (index != MOVED || with_earlier)
-                && (earlier.is_none() || (index + observations.len()).is_multiple_of(2))
-        };
+        let which = |index: usize| earlier.is_none() || (index + observations.len()).is_multiple_of(2);
         scales = climb(&data, scales, *step, which)?;
         let (_, factored, coefficients) = data.score(scales)?;
         let own = own_multiples(&data, scales, &coefficients);

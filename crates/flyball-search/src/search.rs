@@ -84,9 +84,6 @@ pub struct Search {
     seed: u64,
     blocks: usize,
     rounds: Vec<(usize, Round)>,
-    earlier: Vec<(usize, Round)>,
-    /// If there are `earlier` rounds: this search without them, which must nearly agree at the end.
-    alone: Option<Box<Search>>,
     /// Fits of the objective and of the bounded quantity.
     fits: [Option<Fit>; 2],
     /// Odds after the rounds so far, drawn once for the next block, the end and the progress.
@@ -115,14 +112,7 @@ const LEAST_CHANCE: usize = 10;
 /// Maximum number of arms whose values are drawn together. Arms left out are expected to be worse
 /// by more than two deviations.
 const CANDIDATES: usize = 256;
-/// The number of the first block of an earlier search, beyond any block of this one.
-const EARLIER_BLOCKS: usize = 1 << 32;
-/// Maximum number of rounds used from an earlier search. A fit takes the cube of their number.
-const MAX_EARLIER: usize = 150;
-/// How certain the rounds of this search alone must be of the answer that they and an earlier
-/// search give together.
-const CERTAINTY_ALONE: f64 = 0.6;
-/// An arm that has failed this often is not run again.
+/// An arm that has failed so often is not run again.
 const FAILURES: usize = 2;
 
 /// Summary of the draws.
@@ -144,33 +134,7 @@ struct Odds {
 
 impl Search {
     pub fn new(space: Space, goal: Goal, seed: u64) -> Search {
-        Search {
-            space,
-            goal,
-            seed,
-            blocks: 0,
-            rounds: Vec::new(),
-            earlier: Vec::new(),
-            alone: None,
-            fits: [None, None],
-            odds: OnceCell::new(),
-        }
-    }
-
-    /// Adds the rounds of an earlier search, block by block, as a prior. They use the arms of this
-    /// space. The end of the search, its guards and its claims count only the rounds of this
-    /// search.
-    #[must_use]
-    pub fn starting_from(mut self, blocks: &[Vec<Round>]) -> Search {
-        let rounds = blocks.iter().enumerate().flat_map(|(block, rounds)| {
-            // Numbered apart from the blocks of this search, which share no drift with them.
-            rounds.iter().map(move |round| (EARLIER_BLOCKS + block, *round))
-        });
-        self.earlier = rounds.take(MAX_EARLIER).collect();
-        if !self.earlier.is_empty() {
-            self.alone = Some(Box::new(Search::new(self.space.clone(), self.goal, self.seed)));
-        }
-        self
+        Search { space, goal, seed, blocks: 0, rounds: Vec::new(), fits: [None, None], odds: OnceCell::new() }
     }
 
     pub fn space(&self) -> &Space {
@@ -191,9 +155,6 @@ impl Search {
     pub fn add(&mut self, block: &[Round]) {
         self.rounds.extend(block.iter().map(|round| (self.blocks, *round)));
         self.blocks += 1;
-        if let Some(alone) = &mut self.alone {
-            alone.add(block);
-        }
         self.fit();
     }
 
@@ -205,13 +166,10 @@ impl Search {
         self.odds = OnceCell::new();
     }
 
-    /// Returns the measurements of one quantity. The earlier search comes first, because each fit
-    /// continues the one before it in this order.
+    /// Returns the measurements of one quantity.
     fn observed(&self, value: fn(&Round) -> Option<f64>) -> Vec<Observation> {
-        let earlier = self.earlier.iter().map(|round| (true, round));
-        let rounds = earlier.chain(self.rounds.iter().map(|round| (false, round)));
-        let values = rounds.filter_map(|(earlier, (block, round))| {
-            Some(Observation { block: *block, arm: round.arm, value: value(round)?, earlier })
+        let values = self.rounds.iter().filter_map(|(block, round)| {
+            Some(Observation { block: *block, arm: round.arm, value: value(round)? })
         });
         values.collect()
     }
@@ -393,9 +351,6 @@ impl Search {
             && enough(leader)
             // The bound is relative to the base.
             && (self.goal.bound.is_none() || enough(self.space.base()))
-            // If the machine has changed, an earlier search may outweigh the first rounds of this
-            // one.
-            && self.alone.as_ref().is_none_or(|alone| alone.certainty(leader) >= CERTAINTY_ALONE)
     }
 
     /// Returns whether no arm is likely to beat the base by enough to be worth a search.
@@ -463,7 +418,7 @@ impl Search {
         };
         let by_others = |fit: &Fit, arm: usize| {
             let mut all = fit.observations.iter().zip(&fit.by_others);
-            all.find(|(one, _)| one.arm == arm && !one.earlier).map(|(_, by)| *by)
+            all.find(|(one, _)| one.arm == arm).map(|(_, by)| *by)
         };
         let alone = |arm: &usize| {
             self.runs(*arm) == 1

@@ -6,9 +6,9 @@ use flyball_measure::{Blocks, Manifest, Round, RunDirectory, render, stats};
 use flyball_search::{Choice, Round as Searched, Search, Step};
 
 use crate::{
-    Progress, earlier,
+    Progress,
     goal::{Aim, CERTAINTY, certainty},
-    intake::{Block, Intake},
+    intake::{Block, Intake, searched},
     record::{CONFIRM, Record, RecordFileError},
     space::SpaceError,
 };
@@ -75,15 +75,6 @@ impl<'a> SearchBlocks<'a> {
         progress: Option<&'a dyn Progress>,
     ) -> Result<SearchBlocks<'a>, SpaceError> {
         let search = Search::new(record.searched.space()?, record.goal.for_search(), seed);
-        let search = match record.earlier.as_slice() {
-            [] => search,
-            earlier => search.starting_from(
-                &earlier
-                    .iter()
-                    .map(|block| block.iter().map(|one| one.round()).collect())
-                    .collect::<Vec<_>>(),
-            ),
-        };
         Ok(SearchBlocks {
             intake: Intake::new(record.searched.arms.len()),
             search,
@@ -107,7 +98,7 @@ impl<'a> SearchBlocks<'a> {
         let blocks = SearchBlocks::new(record, directory.manifest.schedule.seed, progress)?;
         let Some(after) = record.contradicted_after else { return Ok(blocks) };
         let fresh = RunDirectory::open(&directory.path().join(CONFIRM[0]))?;
-        Ok(blocks.contradicted(after, earlier::confirmation_rounds(&fresh, record)))
+        Ok(blocks.contradicted(after, of_confirmation(&fresh, record)))
     }
 
     /// Continues after a confirmation that contradicted the search, with the confirmation's rounds.
@@ -290,8 +281,21 @@ impl Blocks for SearchBlocks<'_> {
     }
 }
 
-/// Rounds that a search needs at some noise: the first block, and the rounds to distinguish two
-/// settings. Estimated from the searches in the tests of flyball-search.
+/// The rounds of a confirmation, block by block, as the search's.
+fn of_confirmation(fresh: &RunDirectory, record: &Record) -> Vec<Vec<Searched>> {
+    let arm_here = |arm: usize| {
+        record.searched.arms.iter().position(|here| here.settings == fresh.manifest.arms[arm].settings)
+    };
+    let last = fresh.rounds.iter().map(|round| round.block).max().map_or(0, |block| block + 1);
+    let rounds_of = |block: usize| {
+        let rounds = fresh.rounds.iter().filter(move |round| !round.warm_up && round.block == block);
+        rounds.filter_map(|round| Some(searched(record, arm_here(round.arm)?, round, &fresh.manifest)))
+    };
+    (0..last).map(|block| rounds_of(block).collect()).collect()
+}
+
+/// Rounds that a search needs at some noise: the first block, and what it takes to distinguish two
+/// settings. By the searches of the crate's tests.
 fn needed(settings: usize, noise: f64, within: f64) -> usize {
     settings.min(12) + (20.0 * (noise / within).powi(2)) as usize
 }

@@ -6,7 +6,6 @@
 //! rounds so far. The [`Verdict`] is the result; what it claims comes from fresh rounds alone.
 
 mod blocks;
-mod earlier;
 mod goal;
 mod intake;
 mod pictures;
@@ -17,13 +16,12 @@ mod space;
 mod verdict;
 
 pub use blocks::{Outcome, SearchBlocks};
-pub use earlier::{EarlierError, earlier_rounds};
 pub use goal::{Aim, Goal, GoalError, Limit, SearchRequest, quantities};
 pub use intake::in_order;
 pub use pictures::Pictures;
 pub use preset::{Preset, PresetError};
 pub use profile::{NoProfile, profile, profile_text};
-pub use record::{CONFIRM, EarlierRound, Record, RecordFileError};
+pub use record::{CONFIRM, Record, RecordFileError};
 pub use space::{Candidates, LeftOut, Row, Searched, SpaceError, ValuesOf};
 pub use verdict::{Confirmed, Verdict};
 

@@ -7,7 +7,6 @@ use std::{
 };
 
 use flyball_measure::{RecordError, RunDirectory};
-use flyball_search::Round;
 
 use crate::{
     goal::Goal,
@@ -26,24 +25,7 @@ const MAX_BYTES: u64 = 16 << 20;
 /// the second.
 pub const CONFIRM: [&str; 2] = ["confirm", "confirm-2"];
 
-/// A round of an earlier search. It is kept in this search's record, so that this search can be
-/// recomputed without the other directory.
-#[derive(Debug, Clone, Copy, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
-pub struct EarlierRound {
-    pub(crate) arm: usize,
-    pub(crate) objective: Option<f64>,
-    pub(crate) bounded: Option<f64>,
-    pub(crate) seconds: f64,
-}
-
-impl EarlierRound {
-    pub(crate) fn round(self) -> Round {
-        let EarlierRound { arm, objective, bounded, seconds } = self;
-        Round { arm, objective, bounded, preferred: None, seconds }
-    }
-}
-
-/// The content of `search.json`.
+/// What `search.json` holds.
 #[derive(Debug, Clone, schemars::JsonSchema, serde::Serialize, serde::Deserialize)]
 pub struct Record {
     format: String,
@@ -58,9 +40,6 @@ pub struct Record {
     #[serde(default)]
     pub strict: bool,
     pub searched: Searched,
-    /// The rounds of the search that this one started from.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub earlier: Vec<Vec<EarlierRound>>,
     /// How many blocks the search had when fresh rounds contradicted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contradicted_after: Option<usize>,
@@ -93,7 +72,6 @@ impl Record {
             most_seconds: None,
             strict: false,
             searched,
-            earlier: Vec::new(),
             contradicted_after: None,
         }
     }

@@ -8,7 +8,7 @@ use flyball_control::{ReadError, write::journal::JournalError};
 use flyball_host::HostError;
 use flyball_measure::{RecordError, RefusedArm, SettingsError};
 use flyball_simhost::SimError;
-use flyball_tune::{EarlierError, GoalError, NoProfile, PresetError, RecordFileError, SpaceError};
+use flyball_tune::{GoalError, NoProfile, PresetError, RecordFileError, SpaceError};
 
 // A single list for the type, the help and the manual, so that they cannot differ.
 macro_rules! exits {
@@ -277,16 +277,6 @@ impl From<RecordFileError> for Failure {
         match error {
             RecordFileError::Directory(error) => error.into(),
             RecordFileError::Space(error) => error.into(),
-            error => Failure::usage(error),
-        }
-    }
-}
-
-impl From<EarlierError> for Failure {
-    fn from(error: EarlierError) -> Failure {
-        match error {
-            EarlierError::Directory(error) => error.into(),
-            EarlierError::Record(error) => error.into(),
             error => Failure::usage(error),
         }
     }

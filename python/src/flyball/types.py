@@ -587,15 +587,6 @@ class Duration(TypedDict):
 EarlierBoot = str
 
 
-class EarlierRound(TypedDict):
-    """A round of an earlier search."""
-
-    arm: int
-    bounded: Union[float, None]
-    objective: Union[float, None]
-    seconds: float
-
-
 class Effect(TypedDict):
     """An arm's effect over the fleet."""
 
@@ -3365,7 +3356,6 @@ class TunePlanOutput(TypedDict):
     """What `flyball tune -n` prints, and what `search.json` of a run directory holds: the space of a search."""
 
     contradicted_after: NotRequired[int]
-    earlier: NotRequired[List[List[EarlierRound]]]
     emulated: NotRequired[str]
     format: str
     goal: SearchGoal

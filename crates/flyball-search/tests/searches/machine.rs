@@ -93,47 +93,12 @@ impl Machine {
         (machine, place)
     }
 
-    /// A machine like this one, for example with another kernel or a simulated copy: every setting
-    /// has moved by some 0.5 %, and the noise is different.
-    pub(crate) fn copy(&self, seed: u64, noise: f64) -> Machine {
-        let mut random = Pcg64Mcg::seed_from_u64(seed);
-        let moved = Normal::new(0.0, 0.005).expect("a deviation");
-        let truth = self.truth.iter().map(|values| values.map(|value| value + moved.sample(&mut random)));
-        Machine {
-            truth: truth.collect(),
-            deviations: self.deviations.clone(),
-            drift: drift(noise, &mut random),
-            seed,
-            runs: vec![0; self.runs.len()],
-            done: 0,
-            slows: None,
-            before: None,
-        }
-    }
-
-    /// This machine with the settings in the opposite order: the best is now the worst.
-    pub(crate) fn reversed(mut self) -> Machine {
-        self.truth.reverse();
-        self
-    }
-
-    /// This machine with a setting of medium merit that slows the round after it.
+    /// This machine, on which a setting of medium merit slows the round after it.
     pub(crate) fn slowing_the_next(mut self, by: f64) -> Machine {
         let mut order: Vec<usize> = (0..self.truth.len()).collect();
         order.sort_by(|a, b| self.truth[*a][0].total_cmp(&self.truth[*b][0]));
         self.slows = Some((order[order.len() / 3], by));
         self
-    }
-
-    /// Runs the rounds of interleaved blocks, each in its order.
-    pub(crate) fn blocks(&mut self, orders: &[Vec<usize>]) -> Vec<Vec<Round>> {
-        let mut blocks = vec![Vec::new(); orders.len()];
-        for place in 0..orders[0].len() {
-            for (order, block) in orders.iter().zip(&mut blocks) {
-                block.push(self.round(order[place]));
-            }
-        }
-        blocks
     }
 
     /// The true logarithm of a setting's energy and time.

@@ -8,7 +8,6 @@
 mod announced;
 mod machine;
 mod others;
-mod transfer;
 
 use flyball_search::{Bound, Choice, Goal, Round, Search, Step};
 

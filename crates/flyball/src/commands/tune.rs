@@ -129,9 +129,6 @@ fn start_new(
     let mut record = Record::new(goal, searched, most_rounds);
     record.most_seconds = args.max_time.map(|minutes| 60.0 * f64::from(minutes));
     record.strict = args.strict;
-    if let Some(path) = &args.start_from {
-        record.earlier = flyball_tune::earlier_rounds(path, &record.goal, &record.searched)?;
-    }
     if args.dry_run {
         describe(context, host, &manifest, &record)?;
         return Ok(None);

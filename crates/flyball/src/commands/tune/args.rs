@@ -36,7 +36,6 @@ Examples:
   flyball tune --over epp=all --minimize power --subject-to 'performance >= -2%' --metric 'requests: ([0-9.]+)' -- ./serve-for-10s
   flyball tune -n --over epp=all --minimize energy -- ./bench
   flyball tune --preset efficiency -- ./bench
-  flyball tune --over max-freq=2GHz..4.6GHz:8 --minimize energy --start-from DIR -- ./bench
   flyball tune --knob knobs.toml --over pool=4,8,16 --minimize p99 --metric 'p99: ([0-9.]+) us' -- ./load
   flyball tune --resume DIR   continue after Ctrl-C
 
@@ -103,11 +102,6 @@ pub(crate) struct Args {
     #[arg(long, hide_short_help = true)]
     pub(super) strict: bool,
 
-    /// Start from an earlier search, of this machine or a simulated copy. New rounds overrule its
-    /// results.
-    #[arg(long, value_name = "DIR", hide_short_help = true)]
-    pub(super) start_from: Option<PathBuf>,
-
     #[command(flatten)]
     pub(super) measuring: RoundArgs,
 
@@ -120,7 +114,7 @@ pub(crate) struct Args {
     pub(super) directory: Option<PathBuf>,
 
     /// Continue an interrupted search.
-    #[arg(long, value_name = "DIR", help_heading = RESULTS, conflicts_with_all = ["over", "without", "minimize", "maximize", "subject_to", "preset", "max_time", "strict", "cap", "timeout", "start_from", "directory", "seed", "observer", "quiet", "trace", "knob", "command", "workload"])]
+    #[arg(long, value_name = "DIR", help_heading = RESULTS, conflicts_with_all = ["over", "without", "minimize", "maximize", "subject_to", "preset", "max_time", "strict", "cap", "timeout", "directory", "seed", "observer", "quiet", "trace", "knob", "command", "workload"])]
     pub(super) resume: Option<PathBuf>,
 
     /// With --resume: do not ask before running a command from another user's directory.
