@@ -19,13 +19,14 @@ pub enum FirmwareTurbo {
 }
 
 impl FirmwareTurbo {
-    /// Decides from the processor's flags, and from the bit in each package whose register can be
-    /// read.
+    /// Judges by the processor's flags, and by whether the bit is set in each package whose
+    /// register can be read. Processors of neither Intel nor AMD are judged by their levels.
     pub(crate) fn new(
         vendor: Vendor,
         has_flag: impl Fn(&str) -> bool,
         has_boost_file: bool,
         bits: &[(u32, bool)],
+        has_equal_levels: impl FnOnce() -> bool,
     ) -> FirmwareTurbo {
         let flag = match vendor {
             // acpi-cpufreq's switch writes the same bit (boost_set_msr). It creates the file only
@@ -33,6 +34,7 @@ impl FirmwareTurbo {
             Vendor::Intel if has_boost_file => return FirmwareTurbo::Allowed,
             Vendor::Intel => "ida",
             Vendor::Amd => "cpb",
+            Vendor::Other if has_equal_levels() => return FirmwareTurbo::Absent,
             Vendor::Other => return FirmwareTurbo::Allowed,
         };
         let packages: Vec<u32> =
@@ -54,9 +56,6 @@ impl Snapshot {
     /// The snapshot was taken without the knobs that show it.
     pub fn firmware_turbo(&self) -> Result<(FirmwareTurbo, Vec<Evidence>), ReadError> {
         let topology = self.topology();
-        if let Some(seen) = self.has_equal_levels() {
-            return Ok((FirmwareTurbo::Absent, seen));
-        }
         let switch = self.slot(Id::Turbo, &Place::machine())?;
         let has_boost_file = switch.is_some_and(|slot| slot.location.name() == "boost");
         let (mut bits, mut seen) = (Vec::new(), Vec::new());
@@ -69,7 +68,12 @@ impl Snapshot {
             }
         }
         let has_flag = |flag: &str| topology.flags.is_empty() || topology.flags.contains(flag);
-        let turbo = FirmwareTurbo::new(topology.vendor, has_flag, has_boost_file, &bits);
+        let equal = self.equal_levels();
+        let is_equal = || equal.is_some();
+        let turbo = FirmwareTurbo::new(topology.vendor, has_flag, has_boost_file, &bits, is_equal);
+        if let (FirmwareTurbo::Absent, Some(levels)) = (&turbo, equal) {
+            seen = levels;
+        }
         if let FirmwareTurbo::NoFlag(flag) = turbo {
             seen = vec![Evidence { place: "/proc/cpuinfo flags".to_owned(), value: format!("no {flag}") }];
         }
@@ -78,11 +82,7 @@ impl Snapshot {
 
     /// Returns the CPPC levels as evidence if the highest is the nominal one: cppc_cpufreq then
     /// refuses boost of a policy (policy->boost_supported).
-    fn has_equal_levels(&self) -> Option<Vec<Evidence>> {
-        // The levels are read only on processors of other vendors.
-        if self.topology().vendor != Vendor::Other {
-            return None;
-        }
+    fn equal_levels(&self) -> Option<Vec<Evidence>> {
         let level = |knob: Id| {
             let place = self.places(knob).ok()?.first()?;
             Some((self.value_if_readable(knob, place).ok()??, self.evidence(knob, place)))

@@ -11,6 +11,7 @@
 //! machine as a snapshot shows it. Only [`write`] makes them, in a transaction that can always be
 //! undone.
 
+mod cppc;
 pub mod doctor;
 mod firmware_turbo;
 pub mod fold;
@@ -42,6 +43,7 @@ pub mod verify;
 mod wanted;
 pub mod write;
 
+pub use cppc::cppc_khz;
 pub use firmware_turbo::FirmwareTurbo;
 pub use flyball_host::Vendor;
 pub use intent::{Intent, IntentError, Setting};

@@ -5,10 +5,9 @@ use flyball_host::{CpuList, msr::MSR_PLATFORM_INFO};
 use super::{
     Answer, Check, Facts, Fix, KnobValue, Vendor,
     facts::{BOOST, MAX_PERF_PCT, MIN_PERF_PCT, NO_TURBO, cpu_words},
-    firmware::cppc_levels,
     note, ok, unknown, warning,
 };
-use crate::Id;
+use crate::{Id, cppc_khz};
 
 pub(super) const CHECKS: &[Check] = &[
     Check::new(
@@ -436,7 +435,10 @@ fn raised(facts: &Facts) -> Option<Answer> {
         // as the default minimum. In passive mode intel_pstate turns min_perf_pct into a minimum
         // (update_qos_requests), which conflict.perf-pct checks.
         let by_percent = policy.number("cpuinfo_max_freq").unwrap_or(0) * percent / 100;
-        let by_levels = || Some(cppc_levels(facts, policy.cpus.first())?.efficient as u64);
+        let by_levels = || {
+            let cpu = policy.cpus.first().filter(|_| facts.driver() == Some("cppc_cpufreq"))?;
+            cppc_khz(|path| facts.read(path).ok(), cpu, "lowest_nonlinear_perf").map(|khz| khz as u64)
+        };
         let nonlinear = policy.number("amd_pstate_lowest_nonlinear_freq").or_else(by_levels).unwrap_or(0);
         let usual = lowest.max(nonlinear).max(by_percent);
         // A hundredth more is rounding in a table. conflict.pinned-minimum checks equal limits.

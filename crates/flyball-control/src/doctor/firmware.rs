@@ -4,7 +4,7 @@
 //! Register layouts: Intel's Software Developer's Manual, volume 4, as the kernel's turbostat
 //! decodes them (tools/power/x86/turbostat/turbostat.c).
 
-use crate::{FirmwareTurbo, Id};
+use crate::{FirmwareTurbo, Id, cppc::cppc_level};
 use flyball_host::Epb;
 use flyball_host::msr::{
     MSR_IA32_MISC_ENABLE, MSR_IA32_POWER_CTL, MSR_MISC_PWR_MGMT, MSR_PKG_CST_CONFIG_CONTROL,
@@ -70,35 +70,14 @@ fn turbo(facts: &Facts) -> Option<Answer> {
 
 /// Returns turbo as the firmware has set it.
 pub(super) fn firmware_turbo(facts: &Facts) -> FirmwareTurbo {
-    if let Some(levels) = cppc_levels(facts, facts.online.first())
-        && levels.highest == levels.nominal
-    {
-        return FirmwareTurbo::Absent;
-    }
     let is_set = |(package, value): (u32, u64)| (package, value >> 38 & 1 == 1);
     let registers = facts.msr_of_packages(MSR_IA32_MISC_ENABLE).unwrap_or_default();
     let bits: Vec<_> = registers.into_iter().map(is_set).collect();
     let has_boost = facts.read(BOOST).is_ok();
-    FirmwareTurbo::new(facts.vendor, |flag| facts.flag(flag), has_boost, &bits)
-}
-
-/// CPPC levels of a CPU that cppc_cpufreq drives.
-pub(super) struct CppcLevels {
-    highest: f64,
-    nominal: f64,
-    /// The lowest nonlinear level's frequency, kHz.
-    pub(super) efficient: f64,
-}
-
-pub(super) fn cppc_levels(facts: &Facts, cpu: Option<u32>) -> Option<CppcLevels> {
-    let cpu = cpu.filter(|_| facts.driver() == Some("cppc_cpufreq"))?;
-    let number = |name: &str| -> Option<f64> {
-        let text = facts.read(&format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc/{name}")).ok()?;
-        text.parse().ok().filter(|number| *number > 0.0)
-    };
-    let nominal = number("nominal_perf")?;
-    let efficient = number("lowest_nonlinear_perf")? / nominal * number("nominal_freq")? * 1000.0;
-    Some(CppcLevels { highest: number("highest_perf")?, nominal, efficient })
+    let level = |name: &str| cppc_level(|path| facts.read(path).ok(), first_cpu(facts), name);
+    let has_equal_levels =
+        || level("highest_perf").is_some_and(|highest| level("nominal_perf") == Some(highest));
+    FirmwareTurbo::new(facts.vendor, |flag| facts.flag(flag), has_boost, &bits, has_equal_levels)
 }
 
 fn turbo_intel(facts: &Facts) -> Answer {

@@ -1,6 +1,6 @@
 //! Discovery of the quantities that a machine offers.
 
-use flyball_control::{At, Id, Place, ReadError, Request, Snapshot, Topology, kernel_release};
+use flyball_control::{At, Id, Place, ReadError, Request, Snapshot, Topology, cppc_khz, kernel_release};
 use flyball_host::{
     CpuList, Errno, Host, HostError, KiloHertz, Op, Vendor,
     cpuidle::{self, IdleState},
@@ -175,14 +175,9 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
     // then lower than the intended frequency.
     let is_boosted = driver.as_deref() == Some("acpi-cpufreq") && turbo(host, topology) == Some(true);
     let boosted = |cpu: &flyball_control::Cpu| {
-        let level = |name: &str| -> Option<f64> {
-            host.read(&format!("{CPUS}/cpu{}/acpi_cppc/{name}", cpu.number)).ok()?.parse().ok()
-        };
-        // cpuinfo_max_freq may or may not include boost (acpi_cpufreq_cpu_init). CPPC has both
-        // levels in one unit.
-        let nominal_mhz = level("nominal_freq").filter(|mhz| *mhz > 0.0)?;
-        let (highest, nominal) = (level("highest_perf")?, level("nominal_perf").filter(|perf| *perf > 0.0)?);
-        Some(KiloHertz((nominal_mhz * highest / nominal * 1000.0) as u64))
+        // The files' highest may have boost in it or not (acpi_cpufreq_cpu_init); CPPC has both in
+        // one unit.
+        cppc(host, cpu.number, "highest_perf")
     };
     let boosts: Vec<Option<KiloHertz>> =
         topology.cpus.values().map(|cpu| is_boosted.then(|| boosted(cpu)).flatten()).collect();
@@ -216,7 +211,9 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
                 // drivers, reading these two files per CPU is useless.
                 highest: boost.or_else(|| is_boosted.then(|| khz(cpu.policy, "cpuinfo_max_freq"))?),
                 base: is_boosted.then(|| top_state(cpu.policy)).flatten(),
-                reference: (topology.vendor == Vendor::Other).then(|| reference(host, cpu.number)).flatten(),
+                reference: (topology.vendor == Vendor::Other)
+                    .then(|| cppc(host, cpu.number, "reference_perf"))
+                    .flatten(),
                 is_isolated: isolated.contains(cpu.number),
             })
             .collect(),
@@ -226,14 +223,9 @@ fn layout_of(host: &dyn Host, topology: &Topology) -> Layout {
     }
 }
 
-/// The frequency that CPPC's reference performance stands for.
-fn reference(host: &dyn Host, cpu: u32) -> Option<KiloHertz> {
-    let level = |name: &str| -> Option<f64> {
-        let text = host.read(&format!("{CPUS}/cpu{cpu}/acpi_cppc/{name}")).ok()?;
-        text.parse().ok().filter(|level| *level > 0.0)
-    };
-    let (nominal_mhz, nominal) = (level("nominal_freq")?, level("nominal_perf")?);
-    Some(KiloHertz((level("reference_perf")? * nominal_mhz / nominal * 1000.0) as u64))
+/// The frequency that a level of CPPC stands for.
+fn cppc(host: &dyn Host, cpu: u32, level: &str) -> Option<KiloHertz> {
+    cppc_khz(|path| host.read(path).ok(), cpu, level).map(|khz| KiloHertz(khz as u64))
 }
 
 /// Finds the management ports that report a frequency limit, and adds their fields to the layout.
