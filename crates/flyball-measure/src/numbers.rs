@@ -73,6 +73,11 @@ pub fn percent(fraction: f64) -> String {
     format!("{value:+.digits$} %")
 }
 
+/// The size of a fraction as a percentage without a sign: `2.04 %`.
+pub fn unsigned(fraction: f64) -> String {
+    percent(fraction.abs()).trim_start_matches('+').to_owned()
+}
+
 /// Returns by which fraction a level changed. None unless both are above zero: otherwise a fraction
 /// says nothing and can have the wrong sign.
 pub fn relative(before: f64, after: f64) -> Option<f64> {

@@ -16,7 +16,7 @@ mod strips;
 mod table;
 mod text;
 
-pub use crate::numbers::{level, number, p_value, percent, probability, relative, two_digits};
+pub use crate::numbers::{level, number, p_value, percent, probability, relative, two_digits, unsigned};
 pub use charts::{NamedChart, charts};
 pub use fleet::{fleet_page, fleet_text};
 pub use hyperfine::hyperfine;

@@ -467,7 +467,7 @@ impl<'a> Verdict<'a> {
         let best = format!("within {within} % of the best of {ran} settings");
         if self.step.is_none_or(|step| step > self.goal.within) && self.nearest.is_none() {
             let why = self.step.map_or(NoInterval::UnknownStep.to_string(), |step| {
-                format!("values come in steps of at most {}", render::percent(step).trim_start_matches('+'))
+                format!("values come in steps of at most {}", render::unsigned(step))
             });
             return format!("{failed}Whether {chosen} is {best} is not known: {why}.\n");
         }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     meter::{Domain, WakeNote},
-    numbers::{between, number, p_value, percent},
+    numbers::{between, number, p_value, percent, unsigned},
     run_directory::{Manifest, Round, WorkloadNote},
     schedule::Schedule,
     speed::SpeedNote,
@@ -531,7 +531,7 @@ pub(crate) fn rounding(values: &str, step: Option<f64>) -> String {
         Some(step) => format!(
             "Values of {values} come in steps of at most {}: rounding hides what is smaller, so intervals allow for a step at \
              either end.",
-            percent(step).trim_start_matches('+')
+            unsigned(step)
         ),
     }
 }
@@ -787,15 +787,10 @@ fn unlike_spreads(report: &Report) -> Vec<String> {
                  intervals miss the truth as often.",
                 report.arms[one.base].name,
                 report.arms[one.arm].name,
-                share(base),
-                share(other)
+                unsigned(base),
+                unsigned(other)
             )
         })
     });
     unlike.collect()
-}
-
-/// A spread as a percentage.
-fn share(spread: f64) -> String {
-    format!("{} %", number(100.0 * spread))
 }

@@ -10,7 +10,7 @@ use crate::{
     analyse::{Verdict, is_coarse, rounding},
     fleet::{ENOUGH_PAIRS, Effect, Fact, FactEffect, FleetReport, Odd, Pilot, WithoutRatio},
     metric::{Better, Metric},
-    numbers::{between, level, p_value, percent},
+    numbers::{between, level, p_value, percent, unsigned},
     stats::Interval,
 };
 
@@ -65,7 +65,7 @@ pub fn fleet_text<P: Painter + Copy>(
         let _ = writeln!(
             out,
             "\nmachines like these that show a change of {} with 90 % probability at {} % confidence; that is a guess from {} machines:",
-            percent(wanted).trim_start_matches('+'),
+            unsigned(wanted),
             level(report.confidence),
             report.machines.len()
         );

@@ -5,7 +5,7 @@ use flyball_text::columns::Style;
 use crate::{
     analyse::{ArmReport, Comparison, Quantity, Report, Verdict, is_uneven, test},
     metric::Better,
-    numbers::{level, percent, two_digits},
+    numbers::{level, percent, two_digits, unsigned},
     schedule::Schedule,
     stats::{self, Interval},
 };
@@ -70,11 +70,6 @@ pub(super) fn rounds(arm: &ArmReport) -> String {
     } else {
         format!("{} (-{})", arm.rounds, arm.left_out.len())
     }
-}
-
-/// A percentage without its sign.
-pub(super) fn unsigned(fraction: f64) -> String {
-    percent(fraction.abs()).trim_start_matches('+').to_owned()
 }
 
 /// An interval of a shown difference, which at most ends at 0, in words: `between 1.20 and 2.00 %

@@ -25,7 +25,7 @@ use crate::{
         ArmReport, Comparison, EQUIVALENT, Quantity, Report, Steadiness, Verdict, is_first, two_levels,
     },
     metric::Better,
-    numbers::{between, level, number, p_value, percent},
+    numbers::{between, level, number, p_value, percent, unsigned},
     schedule::Length,
 };
 
@@ -138,7 +138,7 @@ fn head(report: &Report, out: &mut String) -> std::fmt::Result {
         Length::Search { most, .. } => format!("a search of at most {most} rounds"),
         Length::Until { decided: true, most, .. } => format!("blocks until decided, {most} at most"),
         Length::Until { half_width, most, .. } => {
-            format!("blocks until {} half-width, {most} at most", percent(half_width).trim_start_matches('+'))
+            format!("blocks until {} half-width, {most} at most", unsigned(half_width))
         }
     };
     writeln!(
@@ -195,10 +195,9 @@ pub(super) fn steadiness(report: &Report) -> Vec<String> {
     if report.withheld.contains(&Quantity::Performance) {
         return vec!["steadiness: no verdict (--aa).".to_owned()];
     }
-    let share = |deviation: f64| percent(deviation).trim_start_matches('+').to_owned();
     let base = report.arms.first().map_or("", |arm| &arm.name);
     if let Some(found) = report.unsteady_control() {
-        let [first, again] = [found.spreads.0, found.spreads.1].map(share);
+        let [first, again] = [found.spreads.0, found.spreads.1].map(unsigned);
         return vec![format!(
             "steadiness: no verdict (--aa): {base} differs from itself, typical rounds vary by {first} and by {again} ({}).",
             p_value(found.p_corrected)
@@ -221,8 +220,8 @@ pub(super) fn steadiness(report: &Report) -> Vec<String> {
             "{}: {word} than {base}: {} vary by {} against {} ({}).",
             report.arms[one.arm].name,
             if has_levels(one) { "rounds of both levels" } else { "typical rounds" },
-            share(found.spreads.1),
-            share(found.spreads.0),
+            unsigned(found.spreads.1),
+            unsigned(found.spreads.0),
             p_value(found.p_corrected)
         ))
     };
