@@ -12,7 +12,6 @@ mod markdown;
 mod page;
 mod parts;
 mod sheet;
-mod strips;
 mod table;
 mod text;
 
@@ -24,5 +23,4 @@ pub use markdown::markdown;
 pub use page::{banner, page};
 pub use parts::Screen;
 pub use sheet::{sheet_charts, sheet_page, sheet_text};
-pub use strips::strips;
 pub use text::{text, verdicts};

@@ -77,10 +77,6 @@ pub(crate) struct Forms {
     /// this option replaces them.
     #[arg(long, value_name = "LIMIT")]
     pub(super) fail_if: Vec<Limit>,
-
-    /// Also draw every round on a scale, a line per arm.
-    #[arg(long)]
-    plot: bool,
 }
 
 impl Forms {
@@ -260,16 +256,11 @@ pub(crate) fn write_and_print(
     as_png: bool,
 ) -> Result<Exit, Failure> {
     let report = judge(directory, &forms.limits(&directory.manifest)?);
-    let screen = || render::Screen { width: terminal::columns(), painter: Paint::stdout() };
-    // The directory says whether the machine was simulated. The machine itself may not exist here.
+    let screen = render::Screen { width: terminal::columns(), painter: Paint::stdout() };
+    // Known from the files: a report is made where the machine is not.
     let output = output.about_simulated(directory.manifest.machine.simulated);
-    let text = || {
-        let plot =
-            if forms.plot { format!("\n{}", render::strips(&report, screen())) } else { String::new() };
-        render::text(&report, screen()) + &plot
-    };
     if !forms.takes_stdout() {
-        output.object(|| &report, text)?;
+        output.object(|| &report, || render::text(&report, screen))?;
     }
     // Save after printing the table, so that an error such as a full disk does not hide the result.
     save_report(directory, &report, place, as_png)?;

@@ -342,7 +342,7 @@ mod tests {
     /// --resume, or can be combined with --resume.
     #[test]
     fn every_option_is_refused_or_taken_with_resume() {
-        const TAKEN: [&str; 11] = [
+        const TAKEN: [&str; 10] = [
             "resume",
             "dry_run",
             "yes",
@@ -350,7 +350,6 @@ mod tests {
             "export_markdown",
             "export_json",
             "fail_if",
-            "plot",
             "user",
             "as_root",
             "help",
