@@ -1,19 +1,17 @@
 //! Tracing: the records of the kernel's tracepoints in drivers, governors and idle loops, in ring
 //! buffers that are read as ftrace text or as pages.
 //!
-//! `event` has the tracepoints and their records, `format` their layout in each kernel version,
-//! `ring` a CPU's buffer, `line` the text, and `filter` the filters; the files are in
-//! `tree/tracefs`. Drivers call [`Tracer::emit`] where the kernel's sources have their
-//! `trace_...()`. While nothing is enabled, a call only tests a bit mask.
+//! `event` knows the tracepoints and their records, `format` the layout that each kernel version
+//! gives them, `ring` the buffer of a CPU, and `line` the text; the files are in `tree/tracefs`.
+//! Drivers call [`Tracer::emit`] where the kernel's sources have their
+//! `trace_...()`; while nothing is enabled, that is one test of a bit mask.
 
 mod event;
-mod filter;
 pub(crate) mod format;
 pub(crate) mod line;
 mod ring;
 
 pub(crate) use event::{Event, Kind};
-pub(crate) use filter::Filter;
 use ring::Ring;
 pub(crate) use ring::{PAGE, Record};
 
@@ -131,8 +129,6 @@ pub(crate) struct Instance {
     pub(crate) percent: u32,
     /// CPUs that do not record.
     pub(crate) masked: Vec<bool>,
-    /// Filters by event: only matching records are kept.
-    pub(crate) filters: BTreeMap<u8, Filter>,
     pub(crate) rings: Vec<Ring>,
 }
 
@@ -154,7 +150,6 @@ impl Instance {
             options: OPTIONS_AT_BOOT,
             percent: 50,
             masked: vec![false; cpus],
-            filters: BTreeMap::new(),
             rings: (0..cpus).map(|_| Ring::new(DEFAULT_KIB)).collect(),
         }
     }
@@ -327,23 +322,15 @@ impl Tracer {
             if !instance.on || masked || (instance.enabled & bit == 0 && bit != Kind::Print.bit()) {
                 continue;
             }
-            // The stamp comes last: a record dropped by the filter must not advance the counter
-            // clock.
-            let mut fresh = Record { stamp: 0, pid, flags, preempt, event: event.clone() };
-            if let Some(filter) = instance.filters.get(&(event.kind() as u8)) {
-                let comm = self.names.get(&pid).map_or("<idle>", String::as_str);
-                if !filter.passes(&fresh, cpu, comm, kernel) {
-                    continue;
-                }
-            }
             let stamp = instance.stamp(now, tick_us, tsc_khz);
             let overwrite = instance.option(OVERWRITE);
             // Only clocks in nanoseconds can be shifted by a record's duration.
             let step = if instance.clock.is_time() { RECORD_NS } else { 0 };
             if let Some(ring) = instance.rings.get_mut(cpu as usize) {
-                fresh.stamp = ring.after(stamp, step);
-                let size = fresh.event.size(kernel);
-                ring.push(fresh, size, overwrite);
+                let stamp = ring.after(stamp, step);
+                let record = Record { stamp, pid, flags, preempt, event: event.clone() };
+                let size = record.event.size(kernel);
+                ring.push(record, size, overwrite);
             }
         }
     }

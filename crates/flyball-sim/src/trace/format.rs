@@ -75,14 +75,6 @@ fn fields(kind: Kind, kernel: Kernel) -> &'static [Field] {
     }
 }
 
-/// Offset, size and sign of a field, common ones included.
-pub(crate) fn field(kind: Kind, kernel: Kernel, name: &str) -> Option<(u32, u32, bool)> {
-    let mut all = COMMON.iter().chain(fields(kind, kernel));
-    // An array of variable size (`buf[]`) is not a number.
-    let (.., offset, size, signed) = all.find(|field| field.1 == name && field.3 > 0)?;
-    Some((*offset, *size, *signed == 1))
-}
-
 fn print(kind: Kind, kernel: Kernel) -> String {
     let cast = |cast: &str, names: &[&str]| {
         names.iter().map(|name| format!(", ({cast})REC->{name}")).collect::<String>()

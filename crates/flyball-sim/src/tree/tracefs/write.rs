@@ -5,7 +5,7 @@ use crate::{
     errno::{Answer, Errno},
     kernel::Kernel,
     text::{kstrtou32, kstrtou64},
-    trace::{Context, Event, Filter, Instance, Kind, OPTIONS, PAGE, TraceClock},
+    trace::{Context, Event, Instance, Kind, OPTIONS, PAGE, TraceClock},
     world::World,
 };
 
@@ -64,8 +64,9 @@ pub(crate) fn write(world: &mut World, file: TraceFile, text: &[u8]) -> Answer {
             let on = boolean(text)?;
             own.enable(std::iter::once(Kind::ALL[kind as usize]), on);
         }
-        What::Event(kind, "filter") => filter(own, std::iter::once(Kind::ALL[kind as usize]), words, kernel)?,
-        What::Group(group, "filter") => filter(own, in_group(kernel, group), words, kernel)?,
+        // There are no filters to take away, and none can be set.
+        What::Event(_, "filter") | What::Group(_, "filter") if words == "0" => {}
+        What::Event(_, "filter") | What::Group(_, "filter") => return Err(Errno::INVAL),
         _ => return Err(Errno::ACCES),
     }
     let platform = &mut world.platform;
@@ -124,21 +125,6 @@ fn set_event(own: &mut Instance, word: &str, kernel: Kernel) -> Answer {
     }
     own.enable(chosen.into_iter(), on);
     Ok(())
-}
-
-/// Sets a filter on those events that have its fields; `0` removes all filters.
-fn filter(own: &mut Instance, kinds: impl Iterator<Item = Kind>, words: &str, kernel: Kernel) -> Answer {
-    let mut fits = false;
-    for kind in kinds {
-        if words == "0" {
-            own.filters.remove(&(kind as u8));
-            fits = true;
-        } else if let Some(filter) = Filter::parse(words, kind, kernel) {
-            own.filters.insert(kind as u8, filter);
-            fits = true;
-        }
-    }
-    if fits { Ok(()) } else { Err(Errno::INVAL) }
 }
 
 fn mask(own: &mut Instance, words: &str) -> Answer {
