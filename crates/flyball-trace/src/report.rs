@@ -3,12 +3,11 @@
 mod analyse;
 mod cpu;
 mod lag;
-mod levels;
 mod meter;
 mod range;
 mod task;
 
 pub use analyse::{Analyser, EventCount, Loss, Report};
-pub use cpu::{CpuReport, IdleReport, Lag, LevelTime};
+pub use cpu::{CpuReport, IdleReport, Lag};
 pub use range::Range;
 pub use task::TaskReport;

@@ -505,7 +505,6 @@ class CpuReport(TypedDict):
     ghz: NotRequired[Range]
     idle: NotRequired[List[IdleReport]]
     lag: NotRequired[Lag]
-    levels: NotRequired[List[LevelTime]]
     limits_events: int
     load: NotRequired[Range]
     longest_gap_seconds: NotRequired[float]
@@ -1090,14 +1089,6 @@ Length = Union["Length1", "Length2", "Length3"]
 
 
 Level = Literal["light", "steady", "fixed"]
-
-
-class LevelTime(TypedDict):
-    """How long a performance level was requested."""
-
-    level: int
-    samples: int
-    seconds: float
 
 
 class Levels(TypedDict):

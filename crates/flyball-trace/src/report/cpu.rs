@@ -9,22 +9,10 @@ use crate::{
 
 use super::{
     lag::LagMeter,
-    levels::Levels,
     range::{LoadMeter, Range, WholeMeter},
 };
 
-/// How long a performance level was requested.
-#[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize)]
-pub struct LevelTime {
-    /// Desired performance, or Intel's P-state.
-    pub level: u32,
-    /// Number of records that requested it.
-    pub samples: u64,
-    /// Total seconds from each of these records to the CPU's next record.
-    pub seconds: f64,
-}
-
-/// Delay from request to frequency: the module's source says what is counted.
+/// From request to frequency: see the module's source for what is counted.
 #[derive(Debug, Clone, Copy, PartialEq, schemars::JsonSchema, serde::Serialize)]
 pub struct Lag {
     /// Number of changed requests whose effect was visible.
@@ -97,9 +85,6 @@ pub struct CpuReport {
     /// Delay from request to frequency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag: Option<Lag>,
-    /// Time at each performance level.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub levels: Vec<LevelTime>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub idle: Vec<IdleReport>,
     pub frequency_events: u64,
@@ -163,8 +148,6 @@ pub(super) struct CpuSums {
     decisions: u64,
     fast: Option<u64>,
     asked: Option<(u32, u32, u32)>,
-    /// All samples except the last, whose duration is not known yet.
-    levels: Levels,
     lag: LagMeter,
     active: ActiveMeter,
     /// Entries and time by idle state.
@@ -181,34 +164,23 @@ pub(super) struct CpuSums {
 }
 
 impl CpuSums {
-    /// Adds samples of (time, level): each sample lasts until the next. Returns whether there was
-    /// an earlier one.
-    ///
-    /// This is a separate loop because the levels' words are often not in the nearest cache: in a
-    /// short loop the processor fetches many of them in parallel.
+    /// Adds the times of samples. Returns whether there was one before.
     #[inline]
-    fn times(&mut self, samples: impl Iterator<Item = (u64, u32)>) -> bool {
+    fn times(&mut self, samples: impl Iterator<Item = u64>) -> bool {
         let known = self.samples > 0;
-        let mut asked = self.asked.map(|(_, des, _)| des);
-        let (mut last, mut gap, mut count) = (self.last, self.gap, 0);
-        for (time, level) in samples {
-            let mut passed = time.saturating_sub(last);
-            if let Some(before) = asked.replace(level) {
-                // The request is unknown while records were lost.
-                if std::mem::take(&mut self.lost) {
-                    passed = 0;
-                }
-                gap = gap.max(passed);
-                self.levels.add(before, passed);
-            } else {
+        for time in samples {
+            if self.samples == 0 {
                 self.lost = false;
                 self.first = time;
+            } else {
+                // How long the gap was while records were lost is not known.
+                let is_seen = !std::mem::take(&mut self.lost);
+                let passed = if is_seen { time.saturating_sub(self.last) } else { 0 };
+                self.gap = self.gap.max(passed);
             }
-            last = time;
-            count += 1;
+            self.last = time;
+            self.samples += 1;
         }
-        (self.last, self.gap) = (last, gap);
-        self.samples += count;
         known
     }
 
@@ -253,7 +225,7 @@ impl CpuSums {
         self.mperf += mperf;
         self.tsc += tsc;
         self.mperf_khz = self.mperf_khz.wrapping_add(mperf_khz);
-        let mut known = self.times(each().map(|request| (request.time, request.des)));
+        let mut known = self.times(each().map(|request| request.time));
         let mut fast = self.fast.unwrap_or(0);
         for request in each() {
             self.decide((request.min, request.des, request.max), request.changed);
@@ -271,7 +243,7 @@ impl CpuSums {
         self.min.add(u64::from(event.min));
         self.des.add(u64::from(event.des));
         self.max.add(u64::from(event.max));
-        self.times(std::iter::once((time, event.des)));
+        self.times(std::iter::once(time));
         self.decide((event.min, event.des, event.max), event.changed);
         self.requests += 1;
         *self.fast.get_or_insert(0) += u64::from(event.fast_switch);
@@ -296,7 +268,7 @@ impl CpuSums {
 
     /// Adds a sample with its load. Returns `false` for the CPU's first sample, as for a request.
     pub(super) fn intel(&mut self, time: u64, event: &IntelSample, load: f64) -> bool {
-        let known = self.times(std::iter::once((time, event.to)));
+        let known = self.times(std::iter::once(time));
         self.des.add(u64::from(event.to));
         self.decide((0, event.to, 0), Some(event.from != event.to));
         // In passive mode core_busy is the path: 90 is the scheduler's fast path.
@@ -381,26 +353,12 @@ impl CpuSums {
                 p95_ms: ms(lags.quantile(0.95).unwrap_or(0)),
                 max_ms: ms(lags.max()),
             }),
-            levels: self.level_times(timed),
             idle: self.idle_reports(timed, end),
             frequency_events: self.frequency_events,
             limits_events: self.limits_events,
             longest_gap_seconds: (timed && samples > 1).then(|| seconds(gap)),
         }
     }
-    fn level_times(&self, timed: bool) -> Vec<LevelTime> {
-        let mut levels = self.levels.clone();
-        if let Some((_, des, _)) = self.asked {
-            // The last sample, whose duration the trace does not show.
-            levels.add(des, 0);
-        }
-        let time = |time: u64| if timed { seconds(time) } else { 0.0 };
-        levels
-            .iter()
-            .map(|(level, samples, passed)| LevelTime { level, samples, seconds: time(passed) })
-            .collect()
-    }
-
     fn idle_reports(&self, timed: bool, end: u64) -> Vec<IdleReport> {
         let known = self.idle_known + self.idle_last.map_or(0, |last| end.saturating_sub(last));
         let report = |(state, (entries, time)): (&u32, &(u64, u64))| {

@@ -155,7 +155,7 @@ fn a_trace_cannot_write_to_the_terminal() {
     let file = tree.path().join(file);
     let file = file.to_str().unwrap();
     let page = tree.path().join("page.html");
-    clean(&["trace", "report", file, "--html", page.to_str().unwrap(), "--levels"]);
+    clean(&["trace", "report", file, "--html", page.to_str().unwrap()]);
     clean(&["trace", "diagnose", file]);
     clean(&["doctor", "--trace", file]);
     let mut print = flyball!();

@@ -49,10 +49,6 @@ pub(crate) struct Args {
     /// Show this many tasks.
     #[arg(long, value_name = "N", default_value_t = 10)]
     tasks: usize,
-
-    /// Show the time at each performance level of each CPU.
-    #[arg(long)]
-    levels: bool,
 }
 
 impl Args {
@@ -89,7 +85,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         format.finish(&summary, &report)?;
     }
     let rendered = || {
-        if args.print { String::new() } else { tables::render(&summary, &report, args.tasks, args.levels) }
+        if args.print { String::new() } else { tables::render(&summary, &report, args.tasks) }
     };
     let output = context.output.about_simulated(simulated(&summary).is_some());
     output.object(|| Output { trace: &summary, report: &report }, rendered)?;

@@ -79,7 +79,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
                 [] => format!("{}\n", seen.silence()),
                 findings => diagnose::render(findings, args.most),
             };
-            format!("{}\n{verdict}", tables::render(&summary, &report, args.tasks, false))
+            format!("{}\n{verdict}", tables::render(&summary, &report, args.tasks))
         },
     )?;
     // Call both, without short-circuiting, so that both messages are printed.

@@ -1,4 +1,4 @@
-//! Prints the report of a trace as text: tables of CPUs, idle states, levels and tasks.
+//! The report of a trace as text: tables of CPUs, idle states and tasks.
 
 use std::fmt::Write as _;
 
@@ -11,9 +11,8 @@ use flyball_trace::{
 use super::input::simulated;
 use crate::paint::{Columns, Paint, cpus_within, one_line, terminal_columns};
 
-/// Returns the report as text, with the first `tasks` tasks and, if requested, the time at each
-/// level.
-pub(super) fn render(summary: &TraceSummary, report: &Report, tasks: usize, levels: bool) -> String {
+/// The report as text, with the first `tasks` tasks and, if asked for, the time at each level.
+pub(super) fn render(summary: &TraceSummary, report: &Report, tasks: usize) -> String {
     let mut out = String::new();
     let paint = Paint::stdout();
     let unit = if report.clock.nanoseconds() { "s" } else { " ticks" };
@@ -64,9 +63,6 @@ pub(super) fn render(summary: &TraceSummary, report: &Report, tasks: usize, leve
     }
     if report.cpus.iter().any(|cpu| !cpu.idle.is_empty()) {
         let _ = write!(out, "\n{}", idle_table(report).render(paint));
-    }
-    if levels {
-        let _ = write!(out, "\n{}", level_table(report).render(paint));
     }
     if !report.tasks.is_empty() && tasks > 0 {
         let _ = write!(out, "\n{}", task_table(report, tasks).render(paint));
@@ -159,21 +155,6 @@ fn idle_table(report: &Report) -> Columns {
                 idle.entries.to_string(),
                 format!("{:.3}", idle.seconds),
                 optional(idle.share, 1),
-            ]);
-        }
-    }
-    table
-}
-
-fn level_table(report: &Report) -> Columns {
-    let mut table = table(&["CPU", "level", "samples", "seconds"]);
-    for cpu in &report.cpus {
-        for level in &cpu.levels {
-            table.text_row([
-                cpu.cpu.to_string(),
-                level.level.to_string(),
-                level.samples.to_string(),
-                format!("{:.3}", level.seconds),
             ]);
         }
     }
