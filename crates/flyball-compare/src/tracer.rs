@@ -11,7 +11,6 @@ use flyball_measure::{RoundTracer, Sampled, TraceNote, TracerError};
 use flyball_process::User;
 use flyball_trace::{
     Names, Record, TextOptions, Trace,
-    dat::DatVersion,
     live::{Capture, CaptureError, CaptureOptions},
     report::{Analyser, CpuReport, Range, Report},
 };
@@ -98,7 +97,6 @@ impl RoundTracer for RoundTraces {
             // All CPUs: the driver may decide for the workload's CPU on another one.
             cpus: None,
             buffer_kib: None,
-            page_kib: None,
             clock: None,
             directory: self.directory.clone(),
             writer: self.writer.clone(),
@@ -121,7 +119,7 @@ impl RoundTracer for RoundTraces {
         let file = format!("{name}.dat");
         let path = directory.join(&file);
         // Version 6: kernelshark and older trace-cmd read it.
-        let summary = capture.stop(&path, DatVersion::Six).map_err(RoundTraceError::from)?;
+        let summary = capture.stop(&path).map_err(RoundTraceError::from)?;
         if let Some(owner) = &self.owner {
             // The file is made as root, which tracefs requires.
             owner.give(&path).map_err(|error| RoundTraceError::File { path: path.clone(), error })?;

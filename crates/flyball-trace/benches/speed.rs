@@ -529,7 +529,6 @@ fn live(options: &Options) {
         events: vec!["power/cpu_frequency_limits".into()],
         cpus: None,
         buffer_kib: None,
-        page_kib: None,
         clock: None,
         directory: options.directory.clone(),
         writer: "flyball speed".into(),
@@ -546,7 +545,7 @@ fn live(options: &Options) {
     };
     let (written, fed) = feed(|| capture.raw_marker().expect("the instance's marker"));
     let file = options.directory.join("flyball-speed.dat");
-    let summary = capture.stop(&file, flyball_trace::dat::DatVersion::Six).expect("a written file");
+    let summary = capture.stop(&file).expect("a written file");
     let own = usage(false).time - before - fed;
     let each = own.as_nanos() as f64 / summary.received.max(1) as f64;
     println!(

@@ -13,4 +13,4 @@ pub use buffer::{Buffer, CpuData, CpuPages};
 pub use id::MAGIC;
 pub use metadata::TraceFile;
 pub use source::Source;
-pub use write::{CpuInput, DatVersion, Description, Head, save, write};
+pub use write::{CpuInput, Description, Head, save, write};

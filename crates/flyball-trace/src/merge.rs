@@ -238,7 +238,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        dat::{self, CpuInput, DatVersion, Description, Source},
+        dat::{self, CpuInput, Description, Source},
         decode::tests::amd_perf_payload,
         event_names::Names,
         events::AmdPerf,
@@ -254,9 +254,9 @@ mod tests {
         \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
         \tfield: char data;\toffset:16;\tsize:4080;\tsigned:1;\n";
 
-    /// Two CPUs with two pages each, 50 records per page. CPU 1 is half a step behind CPU 0, and
-    /// its second page lost 7 records.
-    fn trace(version: DatVersion) -> Vec<u8> {
+    /// Two CPUs, two pages each, 50 records a page, CPU 1 half a step behind CPU 0; its second page
+    /// lost 7.
+    fn trace() -> Vec<u8> {
         let mut inputs = Vec::new();
         for cpu in 0..2u32 {
             let mut pages = tempfile::tempfile().unwrap();
@@ -288,11 +288,17 @@ mod tests {
             ..Description::default()
         };
         let mut out: File = tempfile::tempfile().unwrap();
-        dat::write(&mut out, version, &about, &mut inputs).unwrap();
+        dat::write(&mut out, &about, &mut inputs).unwrap();
         let size = out.metadata().unwrap().len();
         let mut bytes = vec![0; size as usize];
         std::os::unix::fs::FileExt::read_exact_at(&out, &mut bytes, 0).unwrap();
         bytes
+    }
+
+    /// Versions 6 and 7.
+    fn both() -> [Vec<u8>; 2] {
+        let six = trace();
+        [flyball_testing::dat_7(&six), six]
     }
 
     fn read(bytes: &[u8]) -> Result<(Vec<Record>, BufferSummary, TraceFile), TraceError> {
@@ -311,8 +317,8 @@ mod tests {
 
     #[test]
     fn both_versions_read_back_what_was_written() {
-        for version in [DatVersion::Six, DatVersion::Seven] {
-            let (records, summary, file) = read(&trace(version)).unwrap();
+        for bytes in both() {
+            let (records, summary, file) = read(&bytes).unwrap();
             assert_eq!(file.problems, Vec::<String>::new());
             assert_eq!(summary.problems, Vec::<String>::new());
             assert_eq!(file.buffers[0].clock, crate::Clock::Mono);
@@ -341,19 +347,19 @@ mod tests {
 
     #[test]
     fn a_recording_without_records_is_whole() {
-        for version in [DatVersion::Six, DatVersion::Seven] {
-            let about = Description {
-                page_size: 16_384,
-                header_page: HEADER_PAGE.into(),
-                clock: "[mono]".into(),
-                cpus: 4,
-                ..Description::default()
-            };
-            let input = |cpu| CpuInput { cpu, pages: tempfile::tempfile().unwrap(), size: 0 };
-            let mut out: File = tempfile::tempfile().unwrap();
-            dat::write(&mut out, version, &about, &mut [input(0), input(2)]).unwrap();
-            let mut bytes = vec![0; out.metadata().unwrap().len() as usize];
-            std::os::unix::fs::FileExt::read_exact_at(&out, &mut bytes, 0).unwrap();
+        let about = Description {
+            page_size: 16_384,
+            header_page: HEADER_PAGE.into(),
+            clock: "[mono]".into(),
+            cpus: 4,
+            ..Description::default()
+        };
+        let input = |cpu| CpuInput { cpu, pages: tempfile::tempfile().unwrap(), size: 0 };
+        let mut out: File = tempfile::tempfile().unwrap();
+        dat::write(&mut out, &about, &mut [input(0), input(2)]).unwrap();
+        let mut six = vec![0; out.metadata().unwrap().len() as usize];
+        std::os::unix::fs::FileExt::read_exact_at(&out, &mut six, 0).unwrap();
+        for bytes in [flyball_testing::dat_7(&six), six] {
             let (records, summary, file) = read(&bytes).unwrap();
             assert_eq!((records.len(), summary.problems, file.problems), (0, Vec::new(), Vec::new()));
         }
@@ -361,8 +367,7 @@ mod tests {
 
     #[test]
     fn every_cut_ends_in_an_error_or_a_partial_trace() {
-        for version in [DatVersion::Six, DatVersion::Seven] {
-            let whole = trace(version);
+        for whole in both() {
             let full = read(&whole).unwrap().0.len();
             let mut partial = 0;
             for cut in (0..whole.len()).step_by(97) {
@@ -387,7 +392,7 @@ mod tests {
         #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
         #[test]
         fn flipped_bits_do_not_panic(flips in proptest::collection::vec((0usize..20_000, 0u8..8), 1..8), six: bool) {
-            thread_local!(static WHOLE: [Vec<u8>; 2] = [trace(DatVersion::Six), trace(DatVersion::Seven)]);
+            thread_local!(static WHOLE: [Vec<u8>; 2] = both());
             WHOLE.with(|whole| {
                 let mut bytes = whole[usize::from(six)].clone();
                 for (at, bit) in flips {

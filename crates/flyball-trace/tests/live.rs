@@ -7,7 +7,7 @@ use std::{io::Write, path::Path, sync::Mutex};
 
 use flyball_trace::{
     AmdPerf, Decoder, Event, EventFormat, Names, Readahead,
-    dat::{DatVersion, TraceFile},
+    dat::TraceFile,
     live::{Capture, CaptureOptions},
     merge,
 };
@@ -20,7 +20,6 @@ fn start(directory: &Path, buffer_kib: u64) -> Option<Capture> {
         events: vec!["power/cpu_frequency_limits".into()],
         cpus: None,
         buffer_kib: Some(buffer_kib),
-        page_kib: None,
         clock: None,
         directory: directory.to_owned(),
         writer: "test".into(),
@@ -119,21 +118,19 @@ fn decoded(path: &Path) -> Vec<AmdPerf> {
 #[test]
 fn every_record_arrives_as_it_was_written() {
     let _one = ONE.lock();
-    for version in [DatVersion::Six, DatVersion::Seven] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("all.dat");
-        let Some(capture) = start(folder.path(), 8192) else { return };
-        feed(&capture, 60_000);
-        let summary = capture.stop(&path, version).unwrap();
-        assert_eq!((summary.received, summary.lost, summary.written), (60_000, 0, 60_000));
-        let events = decoded(&path);
-        let mut numbers: Vec<u64> = events.iter().map(|event| event.khz).collect();
-        for found in &events {
-            assert_eq!(*found, event(found.khz as u32));
-        }
-        numbers.sort_unstable();
-        assert_eq!(numbers, (0..60_000).collect::<Vec<u64>>());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.dat");
+    let Some(capture) = start(folder.path(), 8192) else { return };
+    feed(&capture, 60_000);
+    let summary = capture.stop(&path).unwrap();
+    assert_eq!((summary.received, summary.lost, summary.written), (60_000, 0, 60_000));
+    let events = decoded(&path);
+    let mut numbers: Vec<u64> = events.iter().map(|event| event.khz).collect();
+    for found in &events {
+        assert_eq!(*found, event(found.khz as u32));
     }
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..60_000).collect::<Vec<u64>>());
 }
 
 #[test]
@@ -143,7 +140,7 @@ fn what_is_lost_is_counted() {
     let path = folder.path().join("lost.dat");
     let Some(capture) = start(folder.path(), 8) else { return };
     feed(&capture, 400_000);
-    let summary = capture.stop(&path, DatVersion::Six).unwrap();
+    let summary = capture.stop(&path).unwrap();
     assert_eq!(summary.received + summary.lost, 400_000);
     assert!(summary.cpus.iter().all(flyball_trace::live::CpuCapture::balanced));
     assert_eq!(decoded(&path).len() as u64, summary.received);
@@ -175,7 +172,6 @@ fn events_that_are_not_there_are_named() {
             events,
             cpus: None,
             buffer_kib: Some(64),
-            page_kib: None,
             clock: None,
             directory: folder.path().to_owned(),
             writer: "test".into(),

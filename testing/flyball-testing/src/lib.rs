@@ -1,12 +1,15 @@
 //! Test helpers for all crates: starting flyball, trees of files, material that not every checkout
 //! has, and counting skipped checks.
 
+mod dat7;
+
 use std::{
     io::Write as _,
     path::{Path, PathBuf},
     process::Command,
 };
 
+pub use dat7::dat_7;
 pub use flyball_host::{Archive, Host};
 
 /// Returns a command that runs the flyball of this build. Only integration tests of the crate

@@ -20,10 +20,8 @@ pub struct InstanceOptions {
     pub cpus: Option<CpuList>,
     /// Buffer of each CPU, KiB.
     pub buffer_kib: u64,
-    /// Sub-buffer size, KiB, if the kernel (6.8 and later) can change it.
-    pub page_kib: Option<u32>,
-    /// Preferred sub-buffer size, KiB. If the kernel does not support it or lacks the memory, its
-    /// default stays.
+    /// Sub-buffer size, KiB, if the kernel (6.8 and later) can change it and has the memory for it;
+    /// otherwise the kernel's own.
     pub wished_page_kib: Option<u32>,
     /// The trace clock; the kernel's default if `None`.
     pub clock: Option<String>,
@@ -68,13 +66,10 @@ impl Instance {
         if let Some(clock) = &options.clock {
             self.write("trace_clock", clock)?;
         }
-        // Set this before the size: changing the order of sub-buffers reallocates them, and the
-        // size is counted in sub-buffers (ring_buffer_subbuf_order_set(),
-        // kernel/trace/ring_buffer.c).
-        if let Some(kib) = options.page_kib {
-            self.write("buffer_subbuf_size_kb", &kib.to_string())?;
-        } else if let Some(kib) = options.wished_page_kib {
-            // If the file or the memory is missing, the kernel's default size stays.
+        // Before the size: sub-buffers of another order are allocated again, and the size is
+        // counted in them (ring_buffer_subbuf_order_set(), kernel/trace/ring_buffer.c).
+        if let Some(kib) = options.wished_page_kib {
+            // A wish: if the file or the memory is missing, the kernel's own size stays.
             let _ = self.write("buffer_subbuf_size_kb", &kib.to_string());
         }
         // At least two pages, the kernel's minimum (ring_buffer_resize()).

@@ -12,7 +12,6 @@ pub(crate) const UNAME: u16 = 5;
 pub(crate) const CPUCOUNT: u16 = 8;
 pub(crate) const VERSION: u16 = 9;
 pub(crate) const TRACEID: u16 = 11;
-pub(crate) const STRINGS: u16 = 15;
 pub(crate) const HEADER_INFO: u16 = 16;
 pub(crate) const FTRACE_EVENTS: u16 = 17;
 pub(crate) const EVENT_FORMATS: u16 = 18;

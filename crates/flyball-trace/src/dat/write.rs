@@ -1,4 +1,4 @@
-//! Writes trace.dat files that trace-cmd and kernelshark can open.
+//! Writing trace.dat files, of version 6, which every trace-cmd and kernelshark opens.
 
 use std::{
     fs::File,
@@ -10,18 +10,7 @@ use crate::{clock::Clock, error::TraceError, machine::Machine};
 
 use super::id::{self, MAGIC};
 
-/// Version of the format to write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DatVersion {
-    /// Parts in a fixed order; every trace-cmd and kernelshark reads it.
-    #[default]
-    Six,
-    /// Sections; needs trace-cmd 3.0 or later. Only this version can have sub-buffers larger than a
-    /// page.
-    Seven,
-}
-
-/// The content of a trace.dat file except for the pages; texts are as in tracefs.
+/// The content of a trace.dat file besides the pages; texts are as in tracefs.
 #[derive(Debug, Clone, Default)]
 pub struct Description {
     /// Bytes of a page or sub-buffer.
@@ -153,8 +142,7 @@ impl Description {
         part
     }
 
-    /// Adds the options that both versions have.
-    fn common_options(&self, part: &mut Part) {
+    fn options(&self, part: &mut Part) {
         part.text_option(id::TRACECLOCK, &self.clock);
         part.text_option(id::UNAME, &self.uname);
         part.text_option(id::VERSION, &self.writer);
@@ -173,11 +161,12 @@ impl Description {
         name.unwrap_or(self.clock.trim())
     }
 
-    fn start(&self, version: &str) -> Part {
+    fn start(&self) -> Part {
         let mut part = Part::default();
         part.bytes(MAGIC);
-        part.text(version);
-        // Little-endian, and a 64-bit long: trace-cmd supports no other kernels with these drivers.
+        part.text("6");
+        // Little-endian, and a 64-bit long: the only kernels with these drivers that trace-cmd is
+        // built for.
         part.bytes(&[0, 8]);
         part.u32(self.page_size);
         part
@@ -189,15 +178,10 @@ impl Description {
 ///
 /// # Errors
 /// Fails like [`write`]; the error names the path.
-pub fn save(
-    path: &Path,
-    version: DatVersion,
-    about: &Description,
-    cpus: &mut [CpuInput],
-) -> Result<(), TraceError> {
+pub fn save(path: &Path, about: &Description, cpus: &mut [CpuInput]) -> Result<(), TraceError> {
     let failed = |error| TraceError::io("write", path, error);
     let (mut file, replacement) = flyball_files::Replacement::create(path).map_err(failed)?;
-    write(&mut file, version, about, cpus).map_err(failed)?;
+    write(&mut file, about, cpus).map_err(failed)?;
     replacement.finish().map_err(failed)
 }
 
@@ -205,14 +189,9 @@ pub fn save(
 ///
 /// # Errors
 /// Returns the operating system's error from reading pages or writing.
-pub fn write(
-    out: &mut File,
-    version: DatVersion,
-    about: &Description,
-    cpus: &mut [CpuInput],
-) -> io::Result<()> {
+pub fn write(out: &mut File, about: &Description, cpus: &mut [CpuInput]) -> io::Result<()> {
     let sizes: Vec<(u32, u64)> = cpus.iter().map(|cpu| (cpu.cpu, cpu.size)).collect();
-    let head = Head::new(version, about, &sizes);
+    let head = Head::new(about, &sizes);
     out.write_all(&head.bytes)?;
     copy_pages(out, &head.places, head.end, cpus)
 }
@@ -230,13 +209,46 @@ pub struct Head {
 }
 
 impl Head {
-    /// Builds the head for CPUs with these sizes of pages.
-    pub fn new(version: DatVersion, about: &Description, cpus: &[(u32, u64)]) -> Head {
+    /// For CPUs with so many bytes of pages each.
+    pub fn new(about: &Description, cpus: &[(u32, u64)]) -> Head {
         debug_assert!(Clock::chosen(&about.clock) != Clock::Ticks);
-        match version {
-            DatVersion::Six => version_6(about, cpus),
-            DatVersion::Seven => version_7(about, cpus),
+        let mut head = about.start();
+        head.bytes(&about.header_info().0);
+        head.bytes(&about.ftrace_part().0);
+        head.bytes(&about.events_part().0);
+        head.bytes(&Description::short(&about.kallsyms).0);
+        head.bytes(&Description::short(&about.printk).0);
+        head.bytes(&about.cmdlines_part().0);
+        // All CPUs of the machine, not only the recorded ones: readers take a place in this table
+        // for the CPU's number.
+        head.u32(about.cpus);
+        head.bytes(b"options  \0");
+        about.options(&mut head);
+        // Version 6 ends its options with the bare number.
+        head.u16(id::DONE);
+        head.bytes(b"flyrecord\0");
+        // trace-cmd looks for the brackets that trace_clock puts around the chosen clock.
+        let clock = format!("[{}]", about.clock_name());
+        // Where the pages start depends on the table's own length: offset and size of eight bytes
+        // for each CPU.
+        let table = 16 * u64::from(about.cpus);
+        let start = head.0.len() as u64 + table + 8 + clock.len() as u64;
+        let (places, end) = places(start, about.page_size, cpus);
+        let end = end.next_multiple_of(u64::from(about.page_size.max(1)));
+        // CPUs without pages point at the file's end: readers map each CPU's place, and refuse one
+        // outside the file.
+        let mut described = vec![(end, 0); about.cpus as usize];
+        for (place, (cpu, size)) in places.iter().zip(cpus) {
+            if let Some(slot) = described.get_mut(*cpu as usize) {
+                *slot = (*place, *size);
+            }
         }
+        for (place, size) in described {
+            head.u64(place);
+            head.u64(size);
+        }
+        head.long_text(clock.as_bytes());
+        Head { bytes: head.0, places, end }
     }
 }
 
@@ -272,143 +284,4 @@ fn copy_pages(out: &mut File, places: &[u64], end: u64, cpus: &mut [CpuInput]) -
         }
     }
     if out.seek(SeekFrom::End(0))? < end { out.set_len(end) } else { Ok(()) }
-}
-
-fn version_6(about: &Description, cpus: &[(u32, u64)]) -> Head {
-    let mut head = about.start("6");
-    head.bytes(&about.header_info().0);
-    head.bytes(&about.ftrace_part().0);
-    head.bytes(&about.events_part().0);
-    head.bytes(&Description::short(&about.kallsyms).0);
-    head.bytes(&Description::short(&about.printk).0);
-    head.bytes(&about.cmdlines_part().0);
-    // All CPUs of the machine, not only the recorded ones, because readers use the index in this
-    // table as the CPU's number.
-    head.u32(about.cpus);
-    head.bytes(b"options  \0");
-    about.common_options(&mut head);
-    // Version 6 ends its options with the number alone.
-    head.u16(id::DONE);
-    head.bytes(b"flyrecord\0");
-    // trace-cmd looks for the brackets around the chosen clock in trace_clock.
-    let clock = format!("[{}]", about.clock_name());
-    // The start of the pages depends on the table's length: offset and size of eight bytes for each
-    // CPU.
-    let table = 16 * u64::from(about.cpus);
-    let start = head.0.len() as u64 + table + 8 + clock.len() as u64;
-    let (places, end) = places(start, about.page_size, cpus);
-    let end = end.next_multiple_of(u64::from(about.page_size.max(1)));
-    // CPUs without pages refer to the file's end: readers map each CPU's offset, and reject one
-    // outside the file.
-    let mut described = vec![(end, 0); about.cpus as usize];
-    for (place, (cpu, size)) in places.iter().zip(cpus) {
-        if let Some(slot) = described.get_mut(*cpu as usize) {
-            *slot = (*place, *size);
-        }
-    }
-    for (place, size) in described {
-        head.u64(place);
-        head.u64(size);
-    }
-    head.long_text(clock.as_bytes());
-    Head { bytes: head.0, places, end }
-}
-
-/// Appends sections, and adds their descriptions to the list of strings.
-struct Sections {
-    bytes: Part,
-    strings: Part,
-}
-
-impl Sections {
-    fn add(&mut self, number: u16, description: &str, content: &[u8]) -> u64 {
-        let place = self.bytes.0.len() as u64;
-        self.header(number, description, content.len() as u64);
-        self.bytes.bytes(content);
-        place
-    }
-
-    fn header(&mut self, number: u16, description: &str, size: u64) {
-        let string = self.strings.0.len() as u32;
-        self.strings.text(description);
-        self.bytes.u16(number);
-        // Flags: not compressed.
-        self.bytes.u16(0);
-        self.bytes.u32(string);
-        self.bytes.u64(size);
-    }
-}
-
-fn version_7(about: &Description, cpus: &[(u32, u64)]) -> Head {
-    let mut head = about.start("7");
-    // Not compressed, so that the kernel copies pages into the file without passing them through
-    // here.
-    head.text("none");
-    head.text("");
-    let options_place = head.0.len();
-    // Filled in below, once the offset of the options is known.
-    head.u64(0);
-    let mut sections = Sections { bytes: head, strings: Part::default() };
-    let mut options = Part::default();
-    for (number, name, content) in [
-        (id::HEADER_INFO, "headers", about.header_info()),
-        (id::FTRACE_EVENTS, "ftrace events", about.ftrace_part()),
-        (id::EVENT_FORMATS, "events format", about.events_part()),
-        (id::KALLSYMS, "kallsyms", Description::short(&about.kallsyms)),
-        (id::PRINTK, "printk", Description::short(&about.printk)),
-        (id::CMDLINES, "command lines", about.cmdlines_part()),
-    ] {
-        let place = sections.add(number, name, &content.0);
-        options.option(number, &place.to_le_bytes());
-    }
-    about.common_options(&mut options);
-    options.option(id::CPUCOUNT, &about.cpus.to_le_bytes());
-
-    // The options describe the pages, which come last. All sizes are known beforehand.
-    let buffer_description = |place: u64, places: &[u64], cpus: &[(u32, u64)]| {
-        let mut data = Part::default();
-        data.u64(place);
-        data.text("");
-        data.text(about.clock_name());
-        data.u32(about.page_size);
-        data.u32(cpus.len() as u32);
-        for (place, (cpu, size)) in places.iter().zip(cpus) {
-            data.u32(*cpu);
-            data.u64(*place);
-            data.u64(*size);
-        }
-        data.0
-    };
-    // Offsets have a fixed size, so a draft with zeros is as long as the final text.
-    let buffer_size = buffer_description(0, &vec![0; cpus.len()], cpus).len();
-    let options_size = options.0.len() + 6 + buffer_size + 6 + 8;
-    let options_at = sections.bytes.0.len() as u64;
-    sections.bytes.0[options_place..options_place + 8].copy_from_slice(&options_at.to_le_bytes());
-    let strings = "options\0strings\0flyrecord\0";
-    let strings_size = sections.strings.0.len() + strings.len();
-    let buffer_at = options_at + 16 + options_size as u64 + 16 + strings_size as u64;
-    let (places, end) = places(buffer_at + 16, about.page_size, cpus);
-    options.option(id::BUFFER, &buffer_description(buffer_at, &places, cpus));
-    options.option(id::DONE, &0u64.to_le_bytes());
-    debug_assert_eq!(options.0.len(), options_size);
-    sections.add(id::DONE, "options", &options.0);
-    let string = sections.strings.0.len() as u32;
-    sections.strings.text("strings");
-    let flyrecord = sections.strings.0.len() as u32;
-    sections.strings.text("flyrecord");
-    let Sections { mut bytes, strings } = sections;
-    debug_assert_eq!(strings.0.len(), strings_size);
-    // After the options, which still add their descriptions to the strings.
-    bytes.u16(id::STRINGS);
-    bytes.u16(0);
-    bytes.u32(string);
-    bytes.u64(strings.0.len() as u64);
-    bytes.bytes(&strings.0);
-    debug_assert_eq!(bytes.0.len() as u64, buffer_at);
-    bytes.u16(id::BUFFER);
-    bytes.u16(0);
-    bytes.u32(flyrecord);
-    // The section's content is the pages, after a gap that aligns the first page.
-    bytes.u64(end - buffer_at - 16);
-    Head { bytes: bytes.0, places, end }
 }

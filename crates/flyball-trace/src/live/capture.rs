@@ -19,7 +19,7 @@ use flyball_process::spool::Spool;
 
 use crate::{
     clock::Clock,
-    dat::{self, CpuInput, DatVersion, Description, Head},
+    dat::{self, CpuInput, Description, Head},
     decode::Decoder,
     error::TraceError,
     event_names::Names,
@@ -97,7 +97,6 @@ impl Capture {
                 filters: Vec::new(),
                 cpus: options.cpus.clone(),
                 buffer_kib: options.buffer_kib.unwrap_or_else(|| default_buffer(host, &tracefs)),
-                page_kib: options.page_kib,
                 wished_page_kib: live.is_none().then_some(PAGE_KIB),
                 // `local` differs between CPUs, and nothing outside the kernel can read it.
                 clock: Some(options.clock.clone().unwrap_or_else(|| "mono".into())),
@@ -228,9 +227,9 @@ impl Capture {
     /// removes the instance.
     ///
     /// # Errors
-    /// The buffers cannot be read, or the file cannot be written; the instance is removed
-    /// nevertheless.
-    pub fn stop(mut self, path: &Path, version: DatVersion) -> Result<CaptureSummary, CaptureError> {
+    /// If the buffers cannot be read or the file not be written; the instance is removed all the
+    /// same.
+    pub fn stop(mut self, path: &Path) -> Result<CaptureSummary, CaptureError> {
         let Some(instance) = self.instance.take() else {
             return Err(CaptureError::NotHere("the capture has been stopped already".into()));
         };
@@ -258,7 +257,7 @@ impl Capture {
         debug_assert!(Clock::chosen(&about.clock) != Clock::Unknown);
         // Before the file is written, which may take long, because the buffers take kernel memory.
         instance.remove()?;
-        self.save(path, version, &about, parts)?;
+        self.save(path, &about, parts)?;
         Ok(CaptureSummary {
             file: path.to_owned(),
             received: cpus.iter().map(|cpu| cpu.received).sum(),
@@ -272,15 +271,9 @@ impl Capture {
 }
 
 impl Capture {
-    /// Writes the trace.dat file next to `path` and renames it, so that `path` is either the
-    /// complete new file or the old one.
-    fn save(
-        &mut self,
-        path: &Path,
-        version: DatVersion,
-        about: &Description,
-        parts: Vec<CpuPart>,
-    ) -> Result<(), CaptureError> {
+    /// Writes the trace.dat file: next to `path` first, so that a file of that name is whole or the
+    /// one from before.
+    fn save(&mut self, path: &Path, about: &Description, parts: Vec<CpuPart>) -> Result<(), CaptureError> {
         let Some(spool) = self.spool.take() else {
             let mut inputs: Vec<CpuInput> = parts
                 .into_iter()
@@ -289,11 +282,11 @@ impl Capture {
                     Destination::SpoolPart(_) => None,
                 })
                 .collect();
-            return Ok(dat::save(path, version, about, &mut inputs)?);
+            return Ok(dat::save(path, about, &mut inputs)?);
         };
         let sizes: Vec<(u32, u64)> = parts.iter().map(|part| (part.cpu, part.size)).collect();
         drop(parts);
-        let head = Head::new(version, about, &sizes);
+        let head = Head::new(about, &sizes);
         let sizes: Vec<u64> = sizes.into_iter().map(|(_, size)| size).collect();
         let write = || -> std::io::Result<()> {
             let front = head.places.first().copied().unwrap_or(head.end);

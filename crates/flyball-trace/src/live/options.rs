@@ -20,12 +20,8 @@ pub struct CaptureOptions {
     /// Buffer size per CPU, KiB. By default 8 MiB, or less on machines with little memory or many
     /// CPUs.
     pub buffer_kib: Option<u64>,
-    /// Sub-buffer size, KiB, if the kernel can change it. The default is 16 KiB if the kernel
-    /// supports it. With a live sink it is the kernel's 4 KiB, because sub-buffers are then taken
-    /// before they are full.
-    pub page_kib: Option<u32>,
-    /// The trace clock. The default is `mono`, which every program can read and which is equal on
-    /// all CPUs.
+    /// The trace clock; `mono`, which every program can read and which is the same on all CPUs, if
+    /// not given.
     pub clock: Option<String>,
     /// Directory for pages during the recording, on the disk of the final file.
     pub directory: PathBuf,

@@ -7,10 +7,8 @@ use std::{
     process::{Command, Output},
 };
 
-use flyball_trace::dat::DatVersion;
-
 use crate::traces::{self, Request, flyball, requests};
-use flyball_testing::skip;
+use flyball_testing::{dat_7, skip};
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -37,8 +35,8 @@ fn forms(requests: &[Request], directory: &Path) -> Vec<Form> {
     vec![
         form("text", text),
         form("gzip", gzip.finish().unwrap()),
-        form("6", traces::dat(DatVersion::Six, requests)),
-        form("7", traces::dat(DatVersion::Seven, requests)),
+        form("6", traces::dat(requests)),
+        form("7", dat_7(&traces::dat(requests))),
         Form { options: events, records: own, ..form("raw", raw) },
     ]
 }
@@ -146,9 +144,9 @@ fn flipped_bits_end_in_words() {
 #[test]
 fn claims_of_gigabytes_cost_nothing() {
     let requests = requests(60, 2);
-    for version in [DatVersion::Six, DatVersion::Seven] {
-        let bytes = traces::dat(version, &requests);
-        // Replace each aligned word of the metadata in turn with the largest size.
+    let six = traces::dat(&requests);
+    for bytes in [dat_7(&six), six] {
+        // Every aligned word of the metadata in turn claims to be as large as it can.
         let metadata = bytes.windows(9).position(|window| window == b"flyrecord").unwrap_or(4096);
         for at in (10..metadata).step_by(metadata / 24) {
             let mut bytes = bytes.clone();
@@ -164,9 +162,10 @@ fn claims_of_gigabytes_cost_nothing() {
 fn trace_cmd_reads_the_same_values() {
     let folder = tempfile::tempdir().unwrap();
     let requests = requests(500, 3);
-    for (name, version) in [("6.dat", DatVersion::Six), ("7.dat", DatVersion::Seven)] {
+    let six = traces::dat(&requests);
+    for (name, bytes) in [("7.dat", dat_7(&six)), ("6.dat", six)] {
         let path = folder.path().join(name);
-        std::fs::write(&path, traces::dat(version, &requests)).unwrap();
+        std::fs::write(&path, bytes).unwrap();
         let Ok(theirs) = Command::new("trace-cmd").args(["report", "-i"]).arg(&path).output() else {
             skip(1, "comparison with trace-cmd", "it is not installed");
             return;
@@ -207,7 +206,7 @@ fn trace_cmd_reads_the_same_values() {
 fn trace_cmd_packs_what_is_read_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let plain = folder.path().join("plain.dat");
-    std::fs::write(&plain, traces::dat(DatVersion::Six, &requests(500, 3))).unwrap();
+    std::fs::write(&plain, traces::dat(&requests(500, 3))).unwrap();
     let print = |path: &Path| {
         let output = flyball(&["report", "--print", path.to_str().unwrap()], b"");
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -238,9 +237,9 @@ fn events_without_a_name_here_show_their_fields() {
         "              sh-9       [000] .....     1.000000: sched_waking: comm=x y pid=7 target_cpu=001\n";
     let printed = flyball(&["report", "--print", "-"], text.as_bytes());
     assert_eq!(String::from_utf8_lossy(&printed.stdout), text);
-    // In trace.dat, the fields are decoded from bytes by the event's format, here for an event
-    // unrelated to P-states.
-    let mut bytes = traces::dat(DatVersion::Six, &requests(3, 1));
+    // In trace.dat they come out of the bytes, by the format: here of an event that is not
+    // P-states'.
+    let mut bytes = traces::dat(&requests(3, 1));
     while let Some(at) = bytes.windows(15).position(|window| window == b"amd_pstate_perf") {
         bytes[at..at + 15].copy_from_slice(b"any_other_event");
     }
@@ -257,7 +256,7 @@ fn events_without_a_name_here_show_their_fields() {
 /// instance's name.
 #[test]
 fn instances_of_version_6_are_read() {
-    let mut bytes = traces::dat(DatVersion::Six, &requests(30, 3));
+    let mut bytes = traces::dat(&requests(30, 3));
     let place =
         |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).position(|window| window == text).unwrap();
     // Turn the option with the kernel's name into a buffer with the records of the main one.

@@ -10,7 +10,7 @@ use std::{
 use flyball_testing::flyball;
 use flyball_trace::{
     Machine,
-    dat::{self, CpuInput, DatVersion, Description},
+    dat::{self, CpuInput, Description},
 };
 
 pub(crate) fn flyball(arguments: &[&str], input: &[u8]) -> Output {
@@ -147,7 +147,8 @@ pub(crate) fn pages(requests: &[Request], cpu: u32) -> Vec<u8> {
     pages
 }
 
-pub(crate) fn dat(version: DatVersion, requests: &[Request]) -> Vec<u8> {
+/// A trace.dat file.
+pub(crate) fn dat(requests: &[Request]) -> Vec<u8> {
     let cpus = requests.iter().map(|request| request.cpu + 1).max().unwrap_or(1);
     let mut inputs: Vec<CpuInput> = (0..cpus)
         .map(|cpu| {
@@ -177,7 +178,7 @@ pub(crate) fn dat(version: DatVersion, requests: &[Request]) -> Vec<u8> {
         ..Description::default()
     };
     let mut out = tempfile::tempfile().unwrap();
-    dat::write(&mut out, version, &about, &mut inputs).unwrap();
+    dat::write(&mut out, &about, &mut inputs).unwrap();
     let mut bytes = vec![0; out.metadata().unwrap().len() as usize];
     std::os::unix::fs::FileExt::read_exact_at(&out, &mut bytes, 0).unwrap();
     bytes

@@ -18,7 +18,6 @@ use flyball_host::{
 use flyball_process::User;
 use flyball_trace::{
     Clock,
-    dat::DatVersion,
     live::{Capture, CaptureError, CaptureOptions, CaptureSummary},
 };
 
@@ -72,10 +71,6 @@ pub(super) struct Args {
     #[arg(short = 'b', long = "buffer", value_name = "KIB")]
     buffer_kib: Option<u64>,
 
-    /// Sub-buffer size, KiB (kernel 6.8 and later); larger ones cost less at high event rates.
-    #[arg(long, value_name = "KIB")]
-    page_kib: Option<u32>,
-
     /// Stop after this time: 10s, 500ms, 5min.
     #[arg(short = 't', long, alias = "duration", value_name = "TIME", value_parser = flyball_text::span::parse)]
     time: Option<Duration>,
@@ -83,10 +78,6 @@ pub(super) struct Args {
     /// The trace clock.
     #[arg(long, value_name = "NAME", default_value = "mono")]
     clock: String,
-
-    /// File format version: 6, which every trace-cmd reads, or 7.
-    #[arg(long, value_name = "6|7", default_value = "6", value_parser = version)]
-    file_version: DatVersion,
 
     /// Print records as they arrive.
     #[arg(long)]
@@ -100,14 +91,6 @@ pub(super) struct Args {
     pub(super) command: Vec<String>,
 }
 
-fn version(text: &str) -> Result<DatVersion, &'static str> {
-    match text {
-        "6" => Ok(DatVersion::Six),
-        "7" => Ok(DatVersion::Seven),
-        _ => Err("6 or 7"),
-    }
-}
-
 fn failure(host: &dyn Host, args: &Args, error: CaptureError) -> Failure {
     match error {
         CaptureError::Host(HostError { errno: Errno::NOSYS, .. }) => Failure::not_here(
@@ -118,16 +101,6 @@ fn failure(host: &dyn Host, args: &Args, error: CaptureError) -> Failure {
             Failure::usage(format!(
                 "this kernel has no trace clock '{}'; its file trace_clock lists them",
                 args.clock
-            ))
-        }
-        // NOENT: the file exists since 6.8. INVAL: no pages, or more than 128
-        // (kernel/trace/trace.c, buffer_subbuf_size_write()).
-        CaptureError::Host(HostError { errno: Errno::INVAL | Errno::NOENT, path, .. })
-            if path.ends_with("/buffer_subbuf_size_kb") =>
-        {
-            Failure::usage(format!(
-                "this kernel has no sub-buffers of {} KiB; leave --page-kib away",
-                args.page_kib.unwrap_or(4)
             ))
         }
         CaptureError::Host(error @ HostError { errno: Errno::ACCES | Errno::PERM, .. }) => {
@@ -194,7 +167,6 @@ pub(super) fn make(
         events,
         cpus: args.cpus.clone(),
         buffer_kib: args.buffer_kib,
-        page_kib: args.page_kib,
         clock: Some(args.clock.clone()),
         directory,
         writer,
@@ -227,7 +199,7 @@ pub(super) fn make(
         eprintln!("flyball: recording; press Ctrl-C to stop");
     }
     let code = wait(host, time, &mut capture, program.as_mut(), &interrupted).map_err(failure)?;
-    let summary = capture.stop(&args.output, args.file_version).map_err(failure)?;
+    let summary = capture.stop(&args.output).map_err(failure)?;
     if let Some(user) = &user {
         // Created as root, as tracefs needs root.
         user.give(&args.output).map_err(|error| {
