@@ -57,7 +57,7 @@ pub use place::{At, Belongs, Place};
 pub use select::{SelectError, select};
 pub use snapshot::{Entry, KnobFile, Request, Slot, Snapshot};
 pub use survey::{Outcome, Row, SurveyOptions, survey};
-pub use table::{TABLE, UnknownKnob, called};
+pub use table::{ONLY_PERFORMANCE, TABLE, UnknownKnob, called};
 pub use target_error::TargetError;
 pub use topology::{CoreType, Cpu, KindEvidence, LastCache, Policy, Topology};
 pub use value::{Evidence, Plain, ReadError, Reading, Value, Why};

@@ -20,6 +20,7 @@ mod whole;
 
 pub(crate) use self::lookup::is_idle_state;
 pub use self::lookup::{UnknownKnob, called};
+pub use self::preference::ONLY_PERFORMANCE;
 use flyball_host::Vendor;
 
 use crate::{

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use flyball_control::{
-    Id, Intent, KnobName, Setting, Snapshot, Topology,
+    Id, Intent, KnobName, ONLY_PERFORMANCE, Setting, Snapshot, Topology,
     plan::{Target, targets},
     select,
 };
@@ -89,8 +89,7 @@ pub(crate) fn refused_preferences(left: &[Exemption], snapshot: &Snapshot) -> Ve
         let places = snapshot.places_on(Id::Epp, &left.cpus).unwrap_or_default();
         places.into_iter().filter_map(|place| {
             let location = snapshot.slot(Id::Epp, &place).ok().flatten()?.location.clone();
-            let why = "with the governor performance the kernel accepts only the preference performance";
-            let because = LeftBecause::Refused(why.to_owned());
+            let because = LeftBecause::Refused(ONLY_PERFORMANCE.to_owned());
             let (knob, cpus) = (Id::Epp, place.cpus.clone());
             Some(Exemption { knob, cpus, location, because, found: None, cause: None, ..left.clone() })
         })

@@ -13,6 +13,17 @@ use crate::{
     programs::Program,
 };
 
+/// The start of the refusal below, which is also the reason of a hold whose preference the governor
+/// rules out.
+macro_rules! only_performance {
+    () => {
+        "with the governor performance the kernel accepts only the preference performance"
+    };
+}
+
+/// Why a preference does not go with the governor performance.
+pub const ONLY_PERFORMANCE: &str = only_performance!();
+
 pub(super) const EPP: Row = Row {
     title: "energy performance preference",
     scope: Scope::Policy,
@@ -78,7 +89,10 @@ pub(super) const EPP: Row = Row {
             refusals: &[
                 Refusal::new(
                     &[Errno::BUSY],
-                    "with the governor performance the kernel accepts only the preference performance; the governor changed after flyball had planned, and is {scaling_governor} now",
+                    concat!(
+                        only_performance!(),
+                        "; the governor changed after flyball had planned, and is {scaling_governor} now"
+                    ),
                 ),
                 Refusal::new(
                     &[Errno::INVAL],
