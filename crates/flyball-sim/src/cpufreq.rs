@@ -228,6 +228,11 @@ impl Cpufreq {
         }
         driver.enter(platform, policy, cpu);
         let word = policy.remembered.take();
+        // cpufreq_online(): a policy that comes back keeps its boost unless the global switch is
+        // off by now.
+        if platform.since(Kernel::V7_2) && policy.boost && !platform.boost {
+            let _ = self.set_policy_boost(platform, index, false);
+        }
         self.refresh(platform, index);
         if let Some(word) = word {
             // The governor exited with the policy's last CPU, so start a new one.
@@ -494,23 +499,27 @@ impl Cpufreq {
         if platform.boost == on && !platform.since(Kernel::V6_18) {
             return Ok(());
         }
-        // The switch first, then the policies, as in cpufreq_boost_trigger_state().
-        let before = std::mem::replace(&mut platform.boost, on);
+        // The switch first, then the policies, as in cpufreq_boost_trigger_state(). Where none can
+        // boost, that is an error since 7.2.
+        platform.boost = on;
+        let mut answer = if platform.since(Kernel::V7_2) { Err(Errno::OPNOTSUPP) } else { Ok(()) };
         for index in 0..self.policies.len() {
             let policy = &self.policies[index];
-            if !policy.is_active()
-                || platform.since(Kernel::V6_18)
-                    && (policy.boost == on || self.driver.is_some_and(|d| !d.can_boost(platform, policy)))
-            {
+            let skips = platform.since(Kernel::V6_18);
+            if !policy.is_active() || skips && self.driver.is_some_and(|d| !d.can_boost(platform, policy)) {
                 continue;
             }
-            if let Err(errno) = self.set_policy_boost(platform, index, on) {
-                // cpufreq_boost_trigger_state() restores the global switch if one policy refuses.
-                platform.boost = before;
-                return Err(errno);
+            answer =
+                if skips && policy.boost == on { Ok(()) } else { self.set_policy_boost(platform, index, on) };
+            if answer.is_err() {
+                break;
             }
         }
-        Ok(())
+        if answer.is_err() {
+            // Not what it was: the opposite of what was asked for.
+            platform.boost = !on;
+        }
+        answer
     }
 
     /// Switches boost of one policy.

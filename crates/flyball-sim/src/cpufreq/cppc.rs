@@ -1,5 +1,5 @@
-//! cppc_cpufreq (drivers/cpufreq/cppc_cpufreq.c, drivers/acpi/cppc_acpi.c): ACPI's CPPC on Arm
-//! servers, after the source of 7.3.
+//! cppc_cpufreq (drivers/cpufreq/cppc_cpufreq.c, drivers/acpi/cppc_acpi.c): CPPC of ACPI on Arm
+//! servers, read from 7.3 and compared with 6.12, 7.2 and 7.3 on an emulated machine.
 
 use flyball_silicon::SharedCppc;
 
@@ -12,7 +12,7 @@ use crate::{
     errno::{Answer, Errno},
     governor::Relation,
     kernel::Kernel,
-    text::{kstrtobool, kstrtou32, kstrtou64, line},
+    text::{kstrtobool, kstrtou64, line},
 };
 
 /// Registers of a CPU that the silicon does not model.
@@ -68,9 +68,11 @@ impl Driver for CppcCpufreq {
         policy.lowest = khz(&levels, levels.lowest);
         let can_boost = self.can_boost(platform, policy);
         policy.boost &= can_boost;
-        policy.highest = khz(&levels, if policy.boost { levels.highest } else { levels.nominal });
-        // Since 7.3 the driver's initial minimum is a request.
-        if platform.since(Kernel::V7_3) && policy.request.0 == 0 {
+        // 6.12 begins with the nominal level even where boost is on.
+        let boost = policy.boost && platform.since(Kernel::V6_18);
+        policy.highest = khz(&levels, if boost { levels.highest } else { levels.nominal });
+        // The driver's first minimum is a request since 7.2.
+        if platform.since(Kernel::V7_2) && policy.request.0 == 0 {
             policy.request.0 = khz(&levels, levels.lowest_nonlinear) as i32;
         }
         // Only a mailbox has a latency; with registers, the core's default applies.
@@ -123,7 +125,12 @@ impl Driver for CppcCpufreq {
         }
         let levels = levels(platform, policy)?;
         policy.highest = khz(&levels, if on { levels.highest } else { levels.nominal });
-        policy.driver_request.1 = policy.highest as i32;
+        if platform.before(Kernel::V6_18) {
+            // 6.12 overwrites the maximum that was asked for.
+            policy.request.1 = policy.highest as i32;
+        } else {
+            policy.driver_request.1 = policy.highest as i32;
+        }
         Ok(())
     }
 
@@ -176,6 +183,8 @@ pub(crate) fn show(platform: &Platform, policy: &Policy, name: &str, out: &mut V
         match name {
             "auto_select" => shared.auto_select.into(),
             "auto_act_window" => (own.window & 0x7f) * 10u64.pow((own.window >> 7 & 7) as u32),
+            // Where firmware chooses, nothing is desired (cppc_get_perf_limited_filtered()).
+            "perf_limited" if shared.auto_select != 0 => own.limited & !1,
             "perf_limited" => own.limited,
             _ => u64::from(shared.epp),
         },
@@ -213,12 +222,12 @@ pub(crate) fn store(platform: &mut Platform, policy: &Policy, name: &str, text: 
             platform.cppc[cpu as usize].limited &= !bits;
         }
         _ => {
-            let epp = kstrtou32(text, 0)?;
+            let epp = kstrtou64(text, 0)?;
             if epp > 255 {
                 return Err(Errno::INVAL);
             }
             check(platform)?;
-            platform.chip.set_shared(cpu, SharedCppc { epp, ..shared });
+            platform.chip.set_shared(cpu, SharedCppc { epp: epp as u32, ..shared });
         }
     }
     Ok(())

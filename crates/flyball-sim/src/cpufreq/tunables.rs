@@ -7,6 +7,7 @@ use crate::{
     cpufreq::policy::{Governor, Policy},
     errno::{Answer, Errno},
     governor::{ConservativeTunables, OndemandTunables},
+    kernel::Kernel,
     text::{kstrtou32, scan_unsigned},
 };
 
@@ -104,7 +105,14 @@ impl Tunables {
             }
             "conservative" => {
                 let tunables = self.conservative.as_mut().ok_or(Errno::NOENT)?;
-                let value = number(text)?;
+                // 6.12 reads all by sscanf, 7.2 all but the rate by kstrtouint.
+                let value = match name {
+                    "ignore_nice_load" | "freq_step" if platform.since(Kernel::V7_2) => kstrtou32(text, 0)?,
+                    name if name != "sampling_rate" && platform.since(Kernel::V7_2) => {
+                        kstrtou32(text, 0).map_err(|_| Errno::INVAL)?
+                    }
+                    _ => number(text)?,
+                };
                 match name {
                     "sampling_rate" if u64::from(value) < least_rate => return Err(Errno::INVAL),
                     "sampling_rate" => {

@@ -83,7 +83,10 @@ pub(super) static CPU: &[Attribute] = &[
     )
     // cpu0 cannot go offline on x86 (BOOTPARAM_HOTPLUG_CPU0, off by default, was removed in 6.5).
     .when(|world, dir| dir.index() != 0 || world.platform.board.vendor == Vendor::Arm),
-    // DEVICE_ATTR_ADMIN_RO: 0400, like `ppin` below.
+    // By CPPC's highest level, which is every core's here (topology_init_cpu_capacity_cppc()).
+    ro("cpu_capacity", |_, _, out| line(out, 1024))
+        .when(|world, _| world.platform.board.vendor == Vendor::Arm),
+    // DEVICE_ATTR_ADMIN_RO: 0400, as `ppin` below.
     ro("crash_notes_size", |_, _, out| line(out, 384)).mode(0o400),
     rw(
         "uevent",
@@ -407,6 +410,10 @@ pub(super) static IDLE_GLOBAL: &[Attribute] = &[
     ro("current_governor_ro", |world, _, out| line(out, world.idle_governor.name())),
 ];
 
+fn has_smt_switch(world: &World) -> bool {
+    world.platform.board.vendor != Vendor::Arm || world.platform.since(Kernel::V6_18)
+}
+
 pub(super) static SMT: &[Attribute] = &[
     ro("active", |world, _, out| {
         let two =
@@ -419,6 +426,8 @@ pub(super) static SMT: &[Attribute] = &[
             line(
                 out,
                 match world.smt {
+                    // Arm has the switch (HOTPLUG_SMT) since 6.15.
+                    Smt::NotSupported if !has_smt_switch(world) => "notimplemented",
                     Smt::On => "on",
                     Smt::Off => "off",
                     Smt::ForceOff => "forceoff",
@@ -427,6 +436,10 @@ pub(super) static SMT: &[Attribute] = &[
             )
         },
         |world, _, text| {
+            // Before the word is looked at, since 6.6.
+            if world.smt == Smt::NotSupported && world.platform.since(Kernel::V6_12) {
+                return Err(Errno::NODEV);
+            }
             let wanted = if streq(text, "on") {
                 Smt::On
             } else if streq(text, "off") {

@@ -1,5 +1,6 @@
-//! cppc_cpufreq on Arm servers, after the source of 7.3 (no guest runs it): values that its files
-//! accept and reject, and reports of limits.
+//! cppc_cpufreq on Arm servers: the values that its files take and refuse, and reports of limits.
+//! What is here of 6.12, 7.2 and 7.3, real kernels answered on an emulated machine
+//! (lab/docs/guest.md); 6.18 is read from its source.
 
 use std::time::Duration;
 
@@ -46,6 +47,7 @@ fn registers_take_and_refuse_what_the_driver_does() {
         ("auto_act_window", "1270000001", Err(Errno::INVAL), "1270000000"),
         ("energy_performance_preference_val", "0xff", Ok(()), "255"),
         ("energy_performance_preference_val", "256", Err(Errno::INVAL), "255"),
+        ("energy_performance_preference_val", "18446744073709551615", Err(Errno::INVAL), "255"),
         ("energy_performance_preference_val", "power", Err(Errno::INVAL), "255"),
         ("perf_limited", "0", Ok(()), "0"),
         ("perf_limited", "4", Err(Errno::INVAL), "0"),
@@ -55,10 +57,13 @@ fn registers_take_and_refuse_what_the_driver_does() {
         assert_eq!(grace.write(&format!("{POLICY}/{name}"), text), wrote, "{name}={text}");
         assert_eq!(grace.policy([name]), [read], "{name}={text}");
     }
-    // The global switch can be set even without boost; the policy's cannot.
-    assert_eq!(grace.write("cpufreq/boost", "1"), Ok(()));
-    assert_eq!(grace.write(&format!("{POLICY}/boost"), "1"), Err(Errno::INVAL));
-    // A CPU loses the setting when it goes offline.
+    // The switch of the machine, which has nothing to switch, refuses both words, and then shows the
+    // other one.
+    for (text, read) in [("1", "0"), ("0", "1"), ("0", "1"), ("1", "0")] {
+        assert_eq!(grace.write("cpufreq/boost", text), Err(Errno::INVAL));
+        assert_eq!(grace.read("cpufreq/boost"), read);
+    }
+    // A CPU that was offline has forgotten.
     assert_eq!(grace.write(&format!("{POLICY}/auto_select"), "1"), Ok(()));
     for online in ["0", "1"] {
         assert_eq!(grace.write("cpu1/online", online), Ok(()));
@@ -84,10 +89,28 @@ fn levels_limits_and_boost() {
     let levels = ["highest", "nominal", "lowest_nonlinear", "lowest", "reference"];
     let shown = levels.map(|level| altra.read(&format!("cpu1/acpi_cppc/{level}_perf")));
     assert_eq!(shown, ["300", "280", "200", "100", "100"]);
-    // Before 7.3 the initial minimum is not a request; the register files came with 6.16.
+    // What was off while a CPU was offline is off when it comes back.
+    for (path, text) in [("cpu1/online", "0"), ("cpufreq/boost", "0"), ("cpu1/online", "1")] {
+        assert_eq!(altra.write(path, text), Ok(()));
+    }
+    assert_eq!(altra.policy(["boost", "cpuinfo_max_freq"]), ["0", "2800000"]);
+    assert_eq!(altra.read("cpu1/cpu_capacity"), "1024");
+    assert_eq!(Server::boot("altra", Kernel::V7_2).policy(limits)[2], "2000000");
+    // The first minimum is no request before 7.2, and the files of registers came with 6.16.
     let mut old = Server::boot("altra", Kernel::V6_12);
     assert_eq!(old.policy(limits), ["1000000", "2800000", "1000000", "2800000"]);
     assert!(!old.0.exists(&format!("{CPU}/{POLICY}/auto_select")));
+    assert_eq!(old.read("smt/control"), "notimplemented");
+    assert_eq!(old.write("smt/control", "junk"), Err(Errno::NODEV));
+    // Boost writes over the maximum that was asked for, and is lost where a CPU comes back.
+    for (path, text) in [("cpufreq/policy1/scaling_max_freq", "1500000"), ("cpufreq/boost", "1")] {
+        assert_eq!(old.write(path, text), Ok(()));
+    }
+    assert_eq!(old.policy(limits), ["1000000", "3000000", "1000000", "3000000"]);
+    for online in ["0", "1"] {
+        assert_eq!(old.write("cpu1/online", online), Ok(()));
+    }
+    assert_eq!(old.policy(["boost", "cpuinfo_max_freq"]), ["1", "2800000"]);
     assert!(!Server::boot("altra", Kernel::V6_18).0.exists(&format!("{CPU}/{POLICY}/perf_limited")));
     let mut grace = Server::boot("grace", Kernel::V7_3);
     assert_eq!(grace.policy(limits), ["81000", "3510000", "81000", "3510000"]);
@@ -99,6 +122,7 @@ fn counters_tell_the_speed_and_a_report_stays() {
     for (name, mhz) in [("altra", 2800.0), ("grace", 3510.0)] {
         let mut server = Server::boot(name, Kernel::V7_2);
         server.write(&format!("{POLICY}/scaling_governor"), "performance").unwrap();
+        server.write(&format!("{POLICY}/scaling_min_freq"), "1000000").unwrap();
         server.0.run(Some(Box::new(Steady { cpus: vec![(1, 1.0)] })));
         let mut sample = |server: &mut Server| -> (f64, f64) {
             let text = server.read("cpu1/acpi_cppc/feedback_ctrs");
@@ -126,6 +150,13 @@ fn counters_tell_the_speed_and_a_report_stays() {
         server.0.run(None);
         assert_eq!(server.write(&format!("{POLICY}/perf_limited"), "1"), Ok(()));
         assert_eq!(server.policy(["perf_limited"]), ["2"], "an idle CPU is asked for nothing");
+        if name == "grace" {
+            server.0.run(Some(Box::new(Steady { cpus: vec![(1, 1.0)] })));
+            server.0.advance(Duration::from_millis(50));
+            assert_eq!(server.policy(["perf_limited"]), ["3"]);
+            assert_eq!(server.write(&format!("{POLICY}/auto_select"), "1"), Ok(()));
+            assert_eq!(server.policy(["perf_limited"]), ["2"], "the firmware's choice has no desired level");
+        }
     }
 }
 
