@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 mod against_kernels;
+mod arm;
 mod closed_speed_select;
 mod command;
 mod compare;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     guest::run_suites(vec![
         ("settings", settings::suite()),
         ("against_kernels", against_kernels::suite()),
+        ("arm", arm::suite()),
         ("closed_speed_select", closed_speed_select::suite()),
         ("command", command::suite()),
         ("compare", compare::suite()),
