@@ -59,6 +59,9 @@ pub enum Remedy {
     /// No mode and no other driver is known to have the knob.
     #[display("{_0} does not have it")]
     DriverHasNone(String),
+    /// cppc_cpufreq has a number in place of the words.
+    #[display("cppc_cpufreq has epp-value instead, a number that counts while auto-select is on")]
+    EppValue,
     /// The driver has no modes.
     #[display("{_0} has no modes")]
     NoModes(String),
@@ -221,11 +224,19 @@ fn preference(snapshot: &Snapshot) -> Result<Option<Remedy>, ReadError> {
         // has no preference either.
         (Vendor::Intel, Some("intel_cpufreq")) if has_mode => Some(Remedy::ActiveModeUnlessNoHwp),
         (Vendor::Intel, Some("acpi-cpufreq")) if topology.flags.contains("hwp_epp") => Some(INTEL_PSTATE),
+        (_, Some("cppc_cpufreq")) if is_readable(snapshot, Id::EppValue)? => Some(Remedy::EppValue),
         (_, Some(name)) if !matches!(name, "intel_pstate" | "amd-pstate-epp") => {
             Some(Remedy::DriverHasNone(name.to_owned()))
         }
         _ => None,
     })
+}
+
+/// Returns whether the first place of a knob can be read: the driver makes some files where the
+/// firmware has no register behind them.
+fn is_readable(snapshot: &Snapshot, knob: Id) -> Result<bool, ReadError> {
+    let place = snapshot.places(knob)?.first();
+    place.map_or(Ok(false), |place| Ok(snapshot.value_if_readable(knob, place)?.is_some()))
 }
 
 #[cfg(test)]

@@ -294,23 +294,25 @@ impl Planner<'_> {
     }
 
     /// Refuses turbo that the firmware has switched off. The kernel would refuse the write (see the
-    /// refusals of the row), and flyball would roll back the whole profile. If only some packages
-    /// are affected, the write succeeds and has no effect on them.
+    /// refusals of the row), and flyball would roll back the whole profile. On some of the packages
+    /// the write succeeds and does nothing.
+    ///
+    /// Where no policy can boost, Linux 7.2 refuses both words, and its switch then shows the
+    /// opposite of the refused one (`cpufreq_boost_trigger_state`).
     fn turbo_of_firmware(&mut self) -> Result<(), ReadError> {
-        let on = Some(Value::Switch(true));
-        let turbo = self.wants.get(&(Id::Turbo, At::Machine)).filter(|want| want.value == on);
-        let Some(Want { from, now, .. }) = turbo.cloned() else { return Ok(()) };
+        let Some(want) = self.wants.get(&(Id::Turbo, At::Machine)) else { return Ok(()) };
+        let Want { from, now, value, .. } = want.clone();
+        let is_change = now.is_some() && now != value;
+        let is_on = value == Some(Value::Switch(true));
         match self.snapshot.firmware_turbo()? {
-            (FirmwareTurbo::Off { packages, is_everywhere: false }, seen) => {
-                self.note_seen(Remark::TurboOffInFirmware { from, packages }, seen);
-            }
-            (FirmwareTurbo::Absent, seen) if now == Some(Value::Switch(false)) => {
+            (FirmwareTurbo::Absent, seen) if is_change => {
                 self.contradicted.insert((Id::Turbo, At::Machine));
                 self.refuse(Refusal::NoTurbo { from, seen });
             }
-            (FirmwareTurbo::Off { .. } | FirmwareTurbo::NoFlag(_), seen)
-                if now == Some(Value::Switch(false)) =>
-            {
+            (FirmwareTurbo::Off { packages, is_everywhere: false }, seen) if is_on => {
+                self.note_seen(Remark::TurboOffInFirmware { from, packages }, seen);
+            }
+            (FirmwareTurbo::Off { .. } | FirmwareTurbo::NoFlag(_), seen) if is_on && is_change => {
                 self.contradicted.insert((Id::Turbo, At::Machine));
                 self.refuse(Refusal::TurboOffInFirmware { from, seen });
             }

@@ -84,6 +84,8 @@ impl Snapshot {
             // Levels of CPPC stand for the files that only drivers of Intel and AMD have.
             let limits = [Id::Turbo, Id::MinFreq, Id::MaxFreq].iter().any(|knob| knobs.contains(knob));
             knobs.extend(limits.then_some(CPPC_LEVELS).into_iter().flatten());
+            // And a number for the words of a preference.
+            knobs.extend(knobs.contains(&Id::Epp).then_some(Id::EppValue));
         }
         let knobs: Vec<Id> = knobs.into_iter().collect();
         let selectors = intent.settings.iter().filter_map(|setting| setting.on.as_deref());

@@ -273,6 +273,22 @@ fn plan(host: &SimHost, setting: &str) -> Result<Plan, String> {
     flyball_control::plan::plan(&snapshot, &intent).map_err(|error| error.to_string())
 }
 
+/// On Arm's grace nothing can boost. A refused write turns the switch (Linux 7.2).
+#[test]
+fn a_switch_without_turbo_behind_it_is_left_alone() {
+    const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
+    let host = SimHost::open(&SimSetup::parse("grace,kernel=7.3").unwrap()).unwrap();
+    let refused = |setting| plan(&host, setting).unwrap_err();
+    assert!(refused("turbo=on").contains("no frequency above its nominal one"), "{}", refused("turbo=on"));
+    assert_eq!(plan(&host, "turbo=off").unwrap().changes.len(), 0);
+    assert_eq!(host.write(BOOST, b"0").unwrap_err().errno, Errno::INVAL);
+    assert_eq!(host.read(BOOST).unwrap(), "1");
+    assert!(refused("turbo=off").contains("no frequency above its nominal one"), "{}", refused("turbo=off"));
+    assert_eq!(plan(&host, "turbo=on").unwrap().changes.len(), 0);
+    // Its preference is a number.
+    assert!(refused("epp=power").contains("has epp-value instead"), "{}", refused("epp=power"));
+}
+
 #[test]
 fn an_idle_state_stands_for_its_latency() {
     let host = laptop("7.2");
