@@ -286,7 +286,7 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
         let answer = match parameter {
             Some(name) => without(facts, answer, name),
             None => answer.firmware(
-                "enable C-states; the kernel log says why no idle driver runs: dmesg | grep -i idle",
+                "enable idle states (C-states); the kernel log says why no idle driver runs: dmesg | grep -i idle",
             ),
         };
         return Some(answer.seen(path, driver));

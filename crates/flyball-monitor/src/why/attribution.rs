@@ -510,7 +510,10 @@ impl Attribution<'_> {
         // From here on, by exclusion: no limit of the package is visible, so the request remains as
         // the reason, if it can be one.
         let busy = self.cpu.busy.unwrap_or(0.0);
-        let load = Evidence::new("/proc/stat, MPERF", format!("busy {:.0} % of the time", busy * 100.0));
+        // Arm has no such register: its busy share comes from /proc/stat alone.
+        let place =
+            if self.layout.machine.vendor == Vendor::Other { "/proc/stat" } else { "/proc/stat, MPERF" };
+        let load = Evidence::new(place, format!("busy {:.0} % of the time", busy * 100.0));
         let governor = self.governor();
         if self.is_autonomous() {
             let epp = self.cpu.epp.unwrap_or(Preference::Number(0));
