@@ -216,7 +216,7 @@ pub(super) static POLICY: &[Attribute] = &[
             if !matches!(world.cpufreq.policies[index].governor, Governor::Userspace(_)) {
                 return Err(Errno::INVAL);
             }
-            let speed = if world.platform.before(Kernel::V6_12) {
+            let speed = if world.platform.before(Kernel::V6_18) {
                 scan_unsigned(text)? as u32
             } else {
                 kstrtou32(text, 0)?
