@@ -84,8 +84,9 @@ pub(super) static CPU: &[Attribute] = &[
     // cpu0 cannot go offline on x86 (BOOTPARAM_HOTPLUG_CPU0, off by default, was removed in 6.5).
     .when(|world, dir| dir.index() != 0 || world.platform.board.vendor == Vendor::Arm),
     // By CPPC's highest level, which is every core's here (topology_init_cpu_capacity_cppc()).
+    // The file goes with the CPU.
     ro("cpu_capacity", |_, _, out| line(out, 1024))
-        .when(|world, _| world.platform.board.vendor == Vendor::Arm),
+        .when(|world, dir| world.platform.board.vendor == Vendor::Arm && world.is_online(dir.index())),
     // DEVICE_ATTR_ADMIN_RO: 0400, as `ppin` below.
     ro("crash_notes_size", |_, _, out| line(out, 384)).mode(0o400),
     rw(
