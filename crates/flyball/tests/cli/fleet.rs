@@ -177,6 +177,8 @@ fn what_cannot_be_put_together_is_refused() {
         ("report --fleet a --hosts nowhere", "nowhere"),
         ("report --fleet a --design 1", "percent sign"),
         ("report a --design 1%", "--fleet"),
+        ("report --fleet a --fail-if time>+2%", "'flyball report DIR' judges them for each machine"),
+        ("report --fleet a --export-json a.json", "--export-json"),
     ] {
         let ran = report(&folder, words);
         assert_eq!(ran.code, 2, "{words}: {}", ran.err);

@@ -23,7 +23,7 @@ const MAX_HOSTS: u64 = 16 << 20;
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct FleetArgs {
     /// Combine run directories of many machines; a DIR may contain such directories.
-    #[arg(long, conflicts_with_all = ["export_markdown", "time_limit"])]
+    #[arg(long, conflicts_with_all = ["export_markdown", "export_json", "plot", "time_limit"])]
     pub fleet: bool,
 
     /// File with the expected machines, one per line; flyball names those without results.
@@ -54,6 +54,11 @@ pub(crate) struct Printed<'a> {
 }
 
 pub(crate) fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
+    if !args.forms.fail_if.is_empty() {
+        return Err(Failure::usage(
+            "--fleet does not judge the limits of --fail-if; 'flyball report DIR' judges them for each machine",
+        ));
+    }
     let options = &args.of_fleet;
     let collected = Collected::read(&args.paths).map_err(Failure::usage)?;
     let experiment = collected.experiment().map_err(Failure::usage)?;
