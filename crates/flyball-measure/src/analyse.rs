@@ -176,6 +176,8 @@ pub(crate) struct Differences {
     pub(crate) logs: Vec<f64>,
     /// The rounding step of the values.
     pub(crate) step: Option<f64>,
+    /// Whether the values are computed from others that come in steps.
+    pub(crate) is_computed: bool,
     /// Blocks with both arms.
     pub(crate) pairs: usize,
     /// Why there are no logarithms, although there are blocks with both arms.
@@ -190,6 +192,7 @@ pub(crate) fn differences(manifest: &Manifest, rounds: &[Round]) -> Vec<Differen
     let of = |quantity: Quantity, arm: usize| {
         let (base, other) = (arms[0].summary(quantity)?, arms[arm].summary(quantity)?);
         let step = values::step(&[base, other]);
+        let is_computed = base.is_computed() || other.is_computed();
         let key = |point: &Point| (point.boot, point.block);
         let blocks: BTreeSet<_> = base.points.iter().map(key).collect();
         let pairs = other.points.iter().filter(|point| blocks.contains(&key(point))).count();
@@ -199,7 +202,7 @@ pub(crate) fn differences(manifest: &Manifest, rounds: &[Round]) -> Vec<Differen
             .collect();
         let why_none = (!why_none.is_empty()).then(|| why_none.join(", "));
         let logs = if why_none.is_none() { log_ratios(base, other) } else { Vec::new() };
-        Some(Differences { quantity, arm, logs, step, pairs, why_none })
+        Some(Differences { quantity, arm, logs, step, is_computed, pairs, why_none })
     };
     let each = Quantity::judged(&manifest.workload.metric)
         .iter()

@@ -11,6 +11,7 @@ mod report;
 
 use std::collections::BTreeMap;
 
+use self::member::Known;
 pub use self::{
     collect::{CollectError, Collected, missing},
     member::{Experiment, Fact, Member, MemberError},
@@ -123,24 +124,23 @@ fn judge(
 ) -> Option<Effect> {
     let (arm, quantity) = question;
     let alpha = 1.0 - confidence;
-    let (known, steps): (Vec<(usize, Estimate)>, Vec<Option<f64>>) = members
+    let own: Vec<(usize, Known)> = members
         .iter()
         .enumerate()
-        .filter_map(|(index, member)| {
-            let (estimate, step) = member.effect(arm, quantity)?;
-            Some(((index, estimate), step))
-        })
-        .unzip();
+        .filter_map(|(index, member)| Some((index, member.effect(arm, quantity)?)))
+        .collect();
+    let known: Vec<(usize, Estimate)> = own.iter().map(|(index, known)| (*index, known.estimate)).collect();
+    let is_computed = own.iter().any(|(_, known)| known.is_computed);
     // The coarsest step; none if a machine's step is not known.
-    let all: Option<Vec<f64>> = steps.iter().copied().collect();
+    let all: Option<Vec<f64>> = own.iter().map(|(_, known)| known.step).collect();
     let step = all.map(|all| all.into_iter().fold(0.0, f64::max));
     let estimates: Vec<Estimate> = known.iter().map(|(_, estimate)| *estimate).collect();
     let whole = stats::pooled(&estimates)?;
     let as_change = |interval: Interval| with_step(interval.map(change), step, false);
 
-    let p: Vec<f64> = estimates.iter().map(|estimate| estimate.p().unwrap_or(1.0)).collect();
+    let p: Vec<f64> = own.iter().map(|(_, known)| known.p(confidence)).collect();
     let mut counts = [0_usize; 3];
-    for (((index, estimate), own), p) in known.iter().zip(&steps).zip(stats::holm(&p)) {
+    for ((index, Known { estimate, step, .. }), p) in own.iter().zip(stats::holm(&p)) {
         let verdict = verdict(p <= alpha, estimate.value, better);
         counts[match verdict {
             Verdict::Better => 0,
@@ -153,7 +153,7 @@ fn judge(
             change: change(estimate.value),
             interval: estimate
                 .interval(confidence)
-                .and_then(|found| with_step(found.map(change), *own, verdict.is_difference())),
+                .and_then(|found| with_step(found.map(change), *step, verdict.is_difference())),
             verdict,
         });
     }
@@ -186,7 +186,7 @@ fn judge(
         plain_interval: plain.and_then(|plain| plain.interval(joint)).and_then(as_change),
         interval: whole.interval(joint).and_then(|found| {
             let found = found.map(change);
-            with_step(found, step, agree && !found.contains(0.0))
+            with_step(found, step, agree && !is_computed && !found.contains(0.0))
         }),
         step,
         p: whole.p().unwrap_or(1.0).max(p_of_plain.unwrap_or(0.0)),
@@ -457,6 +457,24 @@ mod tests {
             assert_eq!(effect.next.is_none(), step.is_none(), "{effect:?}");
             assert_eq!(effect.plain_change, None, "{effect:?}");
             assert!(effect.next.is_none_or(|next| next.high - next.low > 0.01), "{effect:?}");
+        }
+    }
+
+    /// Eight machines whose watts are read as 20 and 21: energy per work differs by 2.9 %, and one
+    /// step of the watts is 5 %.
+    #[test]
+    fn computed_values_differ_only_by_more_than_a_step() {
+        for (value, words) in [(0.029_f64, "unclear"), (0.08, "worse on average")] {
+            let estimate = Estimate { value: value.ln_1p(), error: 0.0005, freedom: 7.0 };
+            let of = |number: usize| Member::with_effect(number.to_string(), estimate, Some(0.05)).computed();
+            let members: Vec<Member> = (0..8).map(of).collect();
+            let report = analyse_fleet(experiment(2), &members, Vec::new(), Vec::new(), 0.95);
+            let screen = crate::render::Screen { width: None, painter: flyball_text::columns::Unstyled };
+            let text = crate::render::fleet_text(&report, None, &[], screen);
+            assert!(text.contains(words), "{text}");
+            let effect = &report.effects[0];
+            assert_eq!(effect.worse, if value > 0.05 { 8 } else { 0 }, "{effect:?}");
+            assert_eq!(effect.interval.is_some_and(|found| found.low > 0.0), value > 0.05, "{effect:?}");
         }
     }
 

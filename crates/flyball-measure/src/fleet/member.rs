@@ -8,7 +8,7 @@ use strum::VariantArray as _;
 
 use super::LEAST_PAIRS;
 use crate::{
-    analyse::{Differences, Quantity, differences},
+    analyse::{Differences, Quantity, differences, is_coarse},
     metric::Metric,
     run_directory::{Manifest, RunDirectory},
     stats::{self, Estimate},
@@ -92,9 +92,35 @@ pub struct Member {
     pub facts: BTreeMap<Fact, String>,
     /// Blocks with the first arm and another one: the maximum over the other arms.
     pub pairs: usize,
-    effects: BTreeMap<(usize, Quantity), (Estimate, Option<f64>)>,
+    effects: BTreeMap<(usize, Quantity), Known>,
     /// Why there is no effect of an arm in a quantity that was measured.
     without: BTreeMap<(usize, Quantity), String>,
+}
+
+/// An arm's effect on a machine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Known {
+    /// The logarithm of the ratio to the first arm.
+    pub(super) estimate: Estimate,
+    /// The rounding step of the values. None if it is not known.
+    pub(super) step: Option<f64>,
+    /// Whether the values are computed from others that come in steps.
+    pub(super) is_computed: bool,
+}
+
+impl Known {
+    /// The p-value of the effect. Rounding of a factor can make or reverse the change of computed
+    /// values, so only what is beyond a step counts.
+    pub(super) fn p(&self, confidence: f64) -> f64 {
+        let found = self.estimate.interval(confidence).map(|found| found.map(f64::exp_m1));
+        let step = match (self.is_computed, self.step) {
+            (false, _) => 0.0,
+            (true, None) => return 1.0,
+            (true, Some(step)) => found.filter(|found| is_coarse(*found, step)).map_or(0.0, |_| step),
+        };
+        let size = (self.estimate.value.abs() - step.ln_1p()).max(0.0);
+        Estimate { value: size, ..self.estimate }.p().unwrap_or(1.0)
+    }
 }
 
 /// Why a run directory cannot take part in a fleet's report.
@@ -123,9 +149,15 @@ impl Member {
             started: 0,
             facts: BTreeMap::new(),
             pairs: estimate.freedom as usize + 1,
-            effects: [((1, Quantity::Performance), (estimate, step))].into(),
+            effects: [((1, Quantity::Performance), Known { estimate, step, is_computed: false })].into(),
             without: BTreeMap::new(),
         }
+    }
+
+    /// The same machine with values that are computed from others that come in steps.
+    pub(super) fn computed(mut self) -> Member {
+        self.effects.values_mut().for_each(|known| known.is_computed = true);
+        self
     }
 
     /// The same machine with values of zero.
@@ -148,7 +180,7 @@ impl Member {
         let (mut effects, mut without) = (BTreeMap::new(), BTreeMap::new());
         let mut pairs = 0;
         for found in differences(manifest, &directory.rounds) {
-            let Differences { quantity, arm, logs, step, .. } = found;
+            let Differences { quantity, arm, logs, step, is_computed, .. } = found;
             pairs = pairs.max(found.pairs);
             if let Some(why) = found.why_none {
                 without.insert((arm, quantity), why);
@@ -158,7 +190,7 @@ impl Member {
             if logs.len() >= LEAST_PAIRS {
                 let count = logs.len() as f64;
                 let estimate = Estimate { value, error: spread / count.sqrt(), freedom: count - 1.0 };
-                effects.insert((arm, quantity), (estimate, step));
+                effects.insert((arm, quantity), Known { estimate, step, is_computed });
             }
         }
         if effects.is_empty() && without.is_empty() {
@@ -182,8 +214,8 @@ impl Member {
         })
     }
 
-    /// The arm's effect, as a logarithm of the ratio to the first arm, and the step of the values.
-    pub fn effect(&self, arm: usize, quantity: Quantity) -> Option<(Estimate, Option<f64>)> {
+    /// The arm's effect.
+    pub(super) fn effect(&self, arm: usize, quantity: Quantity) -> Option<Known> {
         self.effects.get(&(arm, quantity)).copied()
     }
 
