@@ -274,6 +274,7 @@ mod with_parquet {
         );
         let text = ok(&folder, "results shifts set").out;
         assert!(text.contains("3 of 4") && text.contains("kernel 6.1.1 -> 6.12.2"), "{text}");
+        assert!(text.contains("by chance, on average (not counting seasons)\n"), "{text}");
         let only = ok(&folder, "--json results shifts set --host nodee").json();
         assert_eq!((only["shifted"].as_array().unwrap().len(), &only["hosts"]), (2, &json!(1)));
         let later = ok(&folder, "--json results shifts set --since 2026-05-20").json();

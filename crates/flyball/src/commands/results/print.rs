@@ -137,7 +137,7 @@ pub(super) fn shifts(answer: &Answer) -> String {
     }
     let _ = writeln!(
         out,
-        "{} shifted; at most {percent_false} % of them by chance, on average",
+        "{} shifted; at most {percent_false} % of them by chance, on average (not counting seasons)",
         answer.shifted.len()
     );
     facts(&mut out, answer);
