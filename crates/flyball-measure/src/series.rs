@@ -10,6 +10,7 @@ mod model;
 mod rounds;
 mod table;
 
+pub use json::EXIT_CODE;
 use model::error;
 pub use model::{Series, SeriesError};
 pub use rounds::read_rounds;

@@ -45,6 +45,8 @@ pub struct Answer {
     pub confidence: f64,
     /// Rounds that count.
     pub rounds: usize,
+    /// Rounds that failed, which do not count.
+    pub failed: usize,
     pub hosts: usize,
     /// Series with enough runs.
     pub series: usize,
@@ -202,10 +204,12 @@ impl Rounds {
 pub fn shifts(dataset: &Dataset, question: &Question) -> Result<Answer, DatasetError> {
     let mut words = Words::default();
     let only = question.benchmark.as_deref().map(|name| words.number(name));
-    let mut rounds = 0;
+    let (mut rounds, mut failed) = (0, 0);
     let mut series: HashMap<Key, (Vec<Run>, Option<Rounds>)> = HashMap::new();
     let mut passed = dataset.read(Kind::Rounds, &COLUMNS, &question.pick, &mut words, &mut |part, _| {
-        rounds += collect(part, only, &mut series);
+        let (counted, left_out) = collect(part, only, &mut series);
+        rounds += counted;
+        failed += left_out;
     })?;
     let whole = series.into_iter().map(|(key, (mut runs, open))| {
         runs.extend(open.and_then(Rounds::run));
@@ -260,6 +264,7 @@ pub fn shifts(dataset: &Dataset, question: &Question) -> Result<Answer, DatasetE
     Ok(Answer {
         confidence: question.confidence,
         rounds,
+        failed,
         hosts: hosts.len(),
         series: series.len(),
         short: short.len(),
@@ -288,8 +293,12 @@ fn undated_note(key: Key, runs: &[Run], words: &Words) -> String {
     )
 }
 
-/// Adds the rounds of a file to their series.
-fn collect(part: &Part, only: Option<u32>, series: &mut HashMap<Key, (Vec<Run>, Option<Rounds>)>) -> usize {
+/// Adds the rounds of a file to their series. Returns how many count, and how many failed.
+fn collect(
+    part: &Part,
+    only: Option<u32>,
+    series: &mut HashMap<Key, (Vec<Run>, Option<Rounds>)>,
+) -> (usize, usize) {
     let column = |name: &str| {
         let index = COLUMNS.iter().position(|column| *column == name).unwrap_or(0);
         &part.columns[index]
@@ -299,18 +308,22 @@ fn collect(part: &Part, only: Option<u32>, series: &mut HashMap<Key, (Vec<Run>, 
     let [arm, arm_settings, metric, unit, better] =
         ["arm", "arm_settings", "metric", "unit", "higher_is_better"].map(column);
     let [warm_up, failure, value, boot] = ["warm_up", "failure", "value", "boot"].map(column);
-    let mut count = 0;
+    let (mut count, mut failed) = (0, 0);
     for &row in &part.rows {
         let (Some(id), Some(host), Some(time)) = (id.word(row), host.word(row), time.integer(row)) else {
             continue;
         };
-        let Some(value) = value.number(row).filter(|value| value.is_finite()) else { continue };
-        if warm_up.truth(row) == Some(true) || failure.word(row).is_some() {
-            continue;
-        }
         let Some(benchmark) = benchmark.word(row).filter(|name| only.is_none_or(|only| only == *name)) else {
             continue;
         };
+        if warm_up.truth(row) == Some(true) {
+            continue;
+        }
+        if failure.word(row).is_some() {
+            failed += 1;
+            continue;
+        }
+        let Some(value) = value.number(row).filter(|value| value.is_finite()) else { continue };
         count += 1;
         let key = Key {
             host,
@@ -335,7 +348,7 @@ fn collect(part: &Part, only: Option<u32>, series: &mut HashMap<Key, (Vec<Run>, 
             }
         }
     }
-    count
+    (count, failed)
 }
 
 /// Facts of hosts from snapshots, for runs whose own files have none, such as those of other tools.

@@ -2939,7 +2939,7 @@ class ResultsListOutputItem(TypedDict):
 ResultsListOutput = List["ResultsListOutputItem"]
 
 
-ResultsShiftsOutput = TypedDict("ResultsShiftsOutput", {"ambiguous": "List[str]", "confidence": "float", "emulated": "NotRequired[str]", "first": "int", "hosts": "int", "last": "int", "passed": "List[SkippedFile]", "rounds": "int", "schema": "Literal['results-shifts/1']", "series": "int", "shifted": "List[ShiftedSeries]", "short": "int", "simulated": "NotRequired[bool]", "undated": "List[str]", "with": "List[FactChange]"})
+ResultsShiftsOutput = TypedDict("ResultsShiftsOutput", {"ambiguous": "List[str]", "confidence": "float", "emulated": "NotRequired[str]", "failed": "int", "first": "int", "hosts": "int", "last": "int", "passed": "List[SkippedFile]", "rounds": "int", "schema": "Literal['results-shifts/1']", "series": "int", "shifted": "List[ShiftedSeries]", "short": "int", "simulated": "NotRequired[bool]", "undated": "List[str]", "with": "List[FactChange]"})
 
 
 class ResultsShowOutput(TypedDict):

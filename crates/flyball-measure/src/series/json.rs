@@ -100,6 +100,9 @@ fn text(value: &Value, key: &str) -> Option<String> {
     value.get(key).and_then(Value::as_str).map(str::to_owned)
 }
 
+/// The name of the column of hyperfine's exit codes.
+pub const EXIT_CODE: &str = "exit code";
+
 /// hyperfine: `results[].times`, seconds, with `exit_codes` and `memory_usage_byte` as metadata.
 fn hyperfine(results: &[Value]) -> Vec<Series> {
     results
@@ -114,8 +117,7 @@ fn hyperfine(results: &[Value]) -> Vec<Series> {
             };
             let times = numbers("times");
             let mut columns = Vec::new();
-            for (key, name, unit) in
-                [("memory_usage_byte", "memory", "bytes"), ("exit_codes", "exit code", "")]
+            for (key, name, unit) in [("memory_usage_byte", "memory", "bytes"), ("exit_codes", EXIT_CODE, "")]
             {
                 let values = numbers(key);
                 if values.len() == times.len() && values.iter().any(Option::is_some) {

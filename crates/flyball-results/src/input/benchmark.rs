@@ -4,7 +4,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use flyball_measure::series;
+use flyball_measure::{
+    series::{self, Series},
+    shifts::Values,
+};
 use flyball_table::Cell;
 use flyball_text::date;
 use serde_json::Value;
@@ -55,10 +58,25 @@ pub(super) fn read(value: &Value, whole: &str) -> Result<ParsedInput, InputError
             unit: &series.unit,
             better: Some(false),
         };
-        rows.extend((0..).zip(&series.values).map(|(round, value)| result.row(round, Some(*value), None)));
+        let failures = exit_codes(series);
+        rows.extend((0_u64..).zip(&series.values).map(|(round, value)| {
+            let failure = failures.get(round as usize).and_then(Option::as_deref);
+            result.row(round, Some(*value), failure)
+        }));
     }
     rows.extend(google_failures(value));
     Ok(ParsedInput { kind: Kind::Rounds, about, identity: whole.as_bytes().to_vec(), rows, warnings })
+}
+
+/// Returns how each run of hyperfine failed, if it did: with -i, it records programs that fail.
+/// Empty for tools that record no exit codes.
+fn exit_codes(series: &Series) -> Vec<Option<String>> {
+    let codes = series.columns.iter().find(|column| column.name == series::EXIT_CODE);
+    let Some(Values::Numbers(codes)) = codes.map(|column| &column.values) else { return Vec::new() };
+    // Without a code, it is not known whether a run failed.
+    let failure =
+        |code: &Option<f64>| code.filter(|code| *code != 0.0).map(|code| format!("exit code {code}"));
+    codes.iter().map(failure).collect()
 }
 
 /// A quantity that was measured in some rounds.

@@ -283,6 +283,34 @@ mod with_parquet {
         assert_eq!(ok(&folder, "--json results shifts set --benchmark none").json()["series"], 0);
     }
 
+    /// A program that crashes at once is not 100 times as fast.
+    #[test]
+    fn runs_that_failed_are_no_shift() {
+        let folder = Tree::new();
+        for run in 0..24 {
+            let (time, code) = if run < 12 { (10.0, "0") } else { (0.1, ["1", "139"][run % 2]) };
+            let time = time * (1.0 + 0.001 * ((run * 7) % 25) as f64);
+            let name = format!("files/node1/{run}.json");
+            folder.put(
+                &name,
+                format!(r#"{{"results":[{{"command":"bench","times":[{time}],"exit_codes":[{code}]}}]}}"#),
+            );
+            let at = std::time::UNIX_EPOCH + Duration::from_secs(1_767_225_600 + run as u64 * 86_400);
+            fs::File::options()
+                .write(true)
+                .open(folder.path().join(&name))
+                .unwrap()
+                .set_modified(at)
+                .unwrap();
+        }
+        ok(&folder, "results add set files");
+        let text = ok(&folder, "results shifts set").out;
+        assert!(text.contains("12 rounds\n12 failed rounds are left out\nno shift found"), "{text}");
+        let rows = ok(&folder, "results export set rounds").out;
+        let count = |why: &str| rows.lines().filter(|line| line.contains(why)).count();
+        assert_eq!((count(",exit code 1,"), count(",exit code 139,")), (6, 6), "{rows}");
+    }
+
     #[test]
     fn what_a_run_does_not_say_a_snapshot_before_it_says() {
         let folder = Tree::new();

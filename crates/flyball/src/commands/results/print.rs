@@ -97,8 +97,10 @@ pub(super) fn shown(shown: &InputDetails) -> String {
 }
 
 pub(super) fn shifts(answer: &Answer) -> String {
+    let failed = count(answer.failed, "failed round is left out", "failed rounds are left out");
     if answer.rounds == 0 {
-        return "there are no rounds of these\n".to_owned();
+        let why = if answer.failed > 0 { format!("; {failed}") } else { String::new() };
+        return format!("there are no rounds of these{why}\n");
     }
     let mut out = format!(
         "{} of {}, {} to {}: {}\n",
@@ -108,6 +110,9 @@ pub(super) fn shifts(answer: &Answer) -> String {
         Utc::from_seconds(answer.last / 1000).date(),
         count(answer.rounds, "round", "rounds"),
     );
+    if answer.failed > 0 {
+        let _ = writeln!(out, "{failed}");
+    }
     if answer.short > 0 {
         let _ = writeln!(
             out,
