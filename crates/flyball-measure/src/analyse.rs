@@ -40,7 +40,7 @@ pub(crate) use self::{
     report::is_coarse,
 };
 use self::{
-    judge::{compare, log_ratios},
+    judge::{compare, compare_summaries, log_ratios},
     notes::notes,
     sift::{report_arm, report_points},
 };
@@ -182,13 +182,17 @@ pub(crate) struct Differences {
     pub(crate) pairs: usize,
     /// Why there are no logarithms, although there are blocks with both arms.
     pub(crate) why_none: Option<String>,
+    /// Whether it is the first arm again and seems to differ from it.
+    pub(crate) is_unlike_itself: bool,
 }
 
-pub(crate) fn differences(manifest: &Manifest, rounds: &[Round]) -> Vec<Differences> {
+/// The arms with the rounds that count, and their differences.
+pub(crate) fn differences(manifest: &Manifest, rounds: &[Round]) -> (Vec<ArmReport>, Vec<Differences>) {
     let rounds = &*cases::common(rounds);
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up).collect();
     let arms: Vec<ArmReport> =
         (0..manifest.arms.len()).map(|arm| report_points(manifest, &counted, arm)).collect();
+    let correction = Correction::for_arms(manifest, &arms);
     let of = |quantity: Quantity, arm: usize| {
         let (base, other) = (arms[0].summary(quantity)?, arms[arm].summary(quantity)?);
         let step = values::step(&[base, other]);
@@ -202,12 +206,18 @@ pub(crate) fn differences(manifest: &Manifest, rounds: &[Round]) -> Vec<Differen
             .collect();
         let why_none = (!why_none.is_empty()).then(|| why_none.join(", "));
         let logs = if why_none.is_none() { log_ratios(base, other) } else { Vec::new() };
-        Some(Differences { quantity, arm, logs, step, is_computed, pairs, why_none })
+        let is_unlike_itself = arms[arm].control && {
+            let mut pair = vec![None; arms.len()];
+            (pair[0], pair[arm]) = (Some(base), Some(other));
+            compare_summaries(manifest, &pair, correction).iter().any(|one| one.verdict.is_difference())
+        };
+        Some(Differences { quantity, arm, logs, step, is_computed, pairs, why_none, is_unlike_itself })
     };
     let each = Quantity::judged(&manifest.workload.metric)
         .iter()
         .flat_map(|quantity| (1..arms.len()).map(move |arm| (*quantity, arm)));
-    each.filter_map(|(quantity, arm)| of(quantity, arm)).collect()
+    let found = each.filter_map(|(quantity, arm)| of(quantity, arm)).collect();
+    (arms, found)
 }
 
 /// Minimum number of blocks before a comparison ends because arms are the same. With fewer, a slow

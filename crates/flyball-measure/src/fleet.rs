@@ -11,13 +11,13 @@ mod report;
 
 use std::collections::BTreeMap;
 
-use self::member::Known;
+use self::member::{Known, Losses, Rounds};
 pub use self::{
     collect::{CollectError, Collected, missing},
     member::{Experiment, Fact, Member, MemberError},
     report::{
-        Effect, FactEffect, FleetReport, GroupEffect, Lasting, MachineEffect, MachineReport, Odd, Pilot,
-        Skipped, WithoutRatio,
+        Effect, FactEffect, FleetReport, GroupEffect, Lasting, LostRounds, MachineEffect, MachineReport, Odd,
+        Pilot, Skipped, UnlikeItself, WithoutRatio,
     },
 };
 use crate::{
@@ -55,7 +55,7 @@ pub fn analyse_fleet(
     let mut effects = Vec::new();
     // Each quantity is a question of its own. Its arms share the error level, in intervals and in
     // verdicts.
-    let arms = experiment.arms.len().saturating_sub(1).max(1);
+    let arms = experiment.others().count().max(1);
     let joint = 1.0 - (1.0 - confidence) / arms as f64;
     let without_ratio = without_ratio(&experiment, members);
     for &quantity in Quantity::judged(&experiment.metric) {
@@ -65,7 +65,7 @@ pub fn analyse_fleet(
             without_ratio.iter().any(|one| one.withholds && (one.arm, one.quantity) == (*arm, quantity))
         };
         let mut of_arms: Vec<Effect> =
-            (1..experiment.arms.len()).filter(|arm| !is_withheld(arm)).filter_map(judged).collect();
+            experiment.others().filter(|arm| !is_withheld(arm)).filter_map(judged).collect();
         for effect in &mut of_arms {
             effect.p_corrected = (effect.p * arms as f64).min(1.0);
             // Rounding cannot reverse one machine's difference, but it can reverse a mean of
@@ -76,7 +76,62 @@ pub fn analyse_fleet(
         }
         effects.append(&mut of_arms);
     }
-    FleetReport { experiment, confidence, machines, effects, skipped, missing, without_ratio }
+    for effect in effects.iter_mut().filter(|effect| is_lost_unevenly(members, effect.arm, effect.quantity)) {
+        (effect.lost_unevenly, effect.next) = (true, None);
+    }
+    let lost = lost(members);
+    let unlike = |member: &Member| {
+        let machine = member.machine.clone();
+        let of = move |quantity: &Quantity| UnlikeItself { machine: machine.clone(), quantity: *quantity };
+        member.unlike_itself.iter().map(of).collect::<Vec<_>>()
+    };
+    let unlike_itself = members.iter().flat_map(unlike).collect();
+    FleetReport {
+        experiment,
+        confidence,
+        machines,
+        effects,
+        skipped,
+        missing,
+        without_ratio,
+        lost,
+        unlike_itself,
+    }
+}
+
+/// Returns whether an arm and the first arm lost unlike numbers of rounds: on a machine, or on all
+/// together, where few on each machine add up.
+fn is_lost_unevenly(members: &[Member], arm: usize, quantity: Quantity) -> bool {
+    const LEVEL: f64 = 0.05;
+    let own = || members.iter().filter_map(|member| member.losses.get(&(arm, quantity)));
+    let sum = |get: fn(&Losses) -> Rounds| {
+        let add = |sum: Rounds, next: Rounds| Rounds { lost: sum.lost + next.lost, all: sum.all + next.all };
+        own().map(get).fold(Rounds::default(), add)
+    };
+    let all = Losses { of_first: sum(|one| one.of_first), own: sum(|one| one.own), why: String::new() };
+    own().any(Losses::are_uneven) || all.p() <= LEVEL
+}
+
+/// The rounds that do not count, by arm and quantity.
+fn lost(members: &[Member]) -> Vec<LostRounds> {
+    let of_member = |member: &Member| {
+        let own = member.losses.iter().filter(|(_, found)| found.own.lost > 0 || found.are_uneven());
+        let lost = |((arm, quantity), found): (&(usize, Quantity), &Losses)| LostRounds {
+            arm: *arm,
+            quantity: *quantity,
+            machine: member.machine.clone(),
+            lost: found.own.lost,
+            rounds: found.own.all,
+            first_lost: found.of_first.lost,
+            first_rounds: found.of_first.all,
+            why: found.why.clone(),
+            uneven: found.are_uneven(),
+        };
+        own.map(lost).collect::<Vec<_>>()
+    };
+    let mut all: Vec<LostRounds> = members.iter().flat_map(of_member).collect();
+    all.sort_by_key(|one| (one.arm, one.quantity, one.uneven));
+    all
 }
 
 /// Returns the machines on which an arm has no ratios in a quantity. One may be left out. Without
@@ -84,7 +139,7 @@ pub fn analyse_fleet(
 fn without_ratio(experiment: &Experiment, members: &[Member]) -> Vec<WithoutRatio> {
     let mut all = Vec::new();
     for &quantity in Quantity::judged(&experiment.metric) {
-        for arm in 1..experiment.arms.len() {
+        for arm in experiment.others() {
             let own: Vec<(&Member, &str)> =
                 members.iter().filter_map(|member| Some((member, member.why_none(arm, quantity)?))).collect();
             let withholds = own.len() > 1;
@@ -195,6 +250,7 @@ fn judge(
         between: whole.between,
         i_squared: whole.i_squared,
         next: stats::next_machine(&estimates, joint).and_then(as_change),
+        lost_unevenly: false,
         better: counts[0],
         worse: counts[1],
         undecided: counts[2],
@@ -407,6 +463,7 @@ mod tests {
             argv: Vec::new(),
             metric: crate::Metric::new("wall time", "s", Better::Lower),
             arms: vec![(String::new(), Vec::new()); arms],
+            controls: Vec::new(),
         }
     }
 
@@ -533,6 +590,31 @@ mod tests {
                 "{text}"
             );
             assert_eq!(text.contains("so there is no verdict on it"), zeros > 1, "{text}");
+            assert!(!text.contains("nothing to put together"), "{text}");
+        }
+    }
+
+    /// Machines on which rounds of b failed: where many did, the machine is left out, and the next
+    /// machine is not predicted, nor where few add up.
+    #[test]
+    fn rounds_that_only_one_arm_lost_are_named_and_take_the_next_machine() {
+        for (losing, lost, kept, is_predicted) in
+            [(0, 0, 6, true), (6, 1, 6, false), (1, 1, 6, true), (1, 6, 5, false), (6, 15, 0, false)]
+        {
+            let estimate = Estimate { value: -0.02, error: 0.001, freedom: 14.0 };
+            let of = |number: usize| {
+                let member = Member::with_effect(format!("n{number}"), estimate, Some(0.0));
+                member.losing(0, if number < losing { lost } else { 0 })
+            };
+            let members: Vec<Member> = (0..6).map(of).collect();
+            let report = analyse_fleet(experiment(2), &members, Vec::new(), Vec::new(), 0.95);
+            let screen = crate::render::Screen { width: None, painter: flyball_text::columns::Unstyled };
+            let text = crate::render::fleet_text(&report, None, &[], screen);
+            assert_eq!(report.effects.first().map_or(0, |effect| effect.machines), kept, "{text}");
+            assert_eq!(text.contains("and expected to be better"), is_predicted, "{text}");
+            assert_eq!(text.contains("rounds are left out on n0"), losing > 0, "{text}");
+            assert_eq!(text.contains("are left out unevenly"), kept > 0 && !is_predicted, "{text}");
+            assert_eq!(report.lost.len(), losing);
             assert!(!text.contains("nothing to put together"), "{text}");
         }
     }

@@ -6,6 +6,7 @@
 //! against SciPy in `tests/measure/scipy.rs`.
 
 mod always;
+mod counts;
 mod effect;
 mod interval;
 mod order;
@@ -19,6 +20,7 @@ mod unpaired;
 pub const NORMAL_MEDIAN_DISTANCE: f64 = 0.674_489_750_196_081_7;
 
 pub use always::{always_interval, always_p};
+pub use counts::fisher;
 pub use effect::{cliffs_delta, false_discovery, holm};
 pub use interval::{Interval, median_interval};
 pub use order::{mean, median, midranks, quantile, standard_deviation};

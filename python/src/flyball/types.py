@@ -596,6 +596,7 @@ class Effect(TypedDict):
     facts: List[FactEffect]
     i_squared: float
     interval: Union[Interval, None]
+    lost_unevenly: NotRequired[bool]
     machines: int
     next: Union[Interval, None]
     noise: float
@@ -1128,6 +1129,20 @@ class Loss(TypedDict):
     cpu: int
     places: int
     records: int
+
+
+class LostRounds(TypedDict):
+    """Rounds of an arm that do not count in a quantity on a machine: they failed, were disturbed, or have no value."""
+
+    arm: int
+    first_lost: int
+    first_rounds: int
+    lost: int
+    machine: str
+    quantity: Quantity
+    rounds: int
+    uneven: bool
+    why: str
 
 
 class Machine(TypedDict):
@@ -2056,6 +2071,13 @@ class TurboFreqOffer(TypedDict):
     high: List[Turbo]
 
 
+class UnlikeItself(TypedDict):
+    """A machine whose first arm differs from itself in a quantity."""
+
+    machine: str
+    quantity: Quantity
+
+
 class Usage(TypedDict):
     """Resources used by a process and the descendants that it waited for, by the kernel's accounting (getrusage(2))."""
 
@@ -2660,11 +2682,13 @@ class FleetOutput(TypedDict):
     effects: List[Effect]
     emulated: NotRequired[str]
     experiment: Experiment
+    lost: NotRequired[List[LostRounds]]
     machines: List[MachineReport]
     missing: List[str]
     schema: Literal["fleet/1"]
     simulated: NotRequired[bool]
     skipped: List[Skipped]
+    unlike_itself: NotRequired[List[UnlikeItself]]
     without_ratio: NotRequired[List[WithoutRatio]]
 
 

@@ -1,6 +1,9 @@
 //! One machine of a fleet: its run directory, reduced to what the fleet's report needs.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,7 +11,7 @@ use strum::VariantArray as _;
 
 use super::LEAST_PAIRS;
 use crate::{
-    analyse::{Differences, Quantity, differences, is_coarse},
+    analyse::{ArmReport, Differences, Quantity, differences, is_coarse},
     metric::Metric,
     run_directory::{Manifest, RunDirectory},
     stats::{self, Estimate},
@@ -29,6 +32,9 @@ pub struct Experiment {
     pub metric: Metric,
     /// The arms, by name with their settings; the first is what the others are compared with.
     pub arms: Vec<(String, Vec<String>)>,
+    /// The arms that are the first arm again (`--aa`).
+    #[serde(skip)]
+    pub controls: Vec<usize>,
 }
 
 impl Experiment {
@@ -42,7 +48,13 @@ impl Experiment {
             argv: manifest.workload.argv.clone(),
             metric: manifest.workload.metric.clone(),
             arms: manifest.arms.iter().map(|arm| (arm.name.clone(), settings(arm))).collect(),
+            controls: (0..manifest.arms.len()).filter(|arm| manifest.arms[*arm].control).collect(),
         }
+    }
+
+    /// The arms that are compared with the first.
+    pub(crate) fn others(&self) -> impl Iterator<Item = usize> {
+        (1..self.arms.len()).filter(|arm| !self.controls.contains(arm))
     }
 }
 
@@ -95,6 +107,10 @@ pub struct Member {
     effects: BTreeMap<(usize, Quantity), Known>,
     /// Why there is no effect of an arm in a quantity that was measured.
     without: BTreeMap<(usize, Quantity), String>,
+    /// Of the arms but the first.
+    pub(super) losses: BTreeMap<(usize, Quantity), Losses>,
+    /// Quantities in which the first arm differs from itself (`--aa`).
+    pub(super) unlike_itself: BTreeSet<Quantity>,
 }
 
 /// An arm's effect on a machine.
@@ -123,6 +139,63 @@ impl Known {
     }
 }
 
+/// Rounds of an arm without a value in a quantity, and how many rounds it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Rounds {
+    pub(super) lost: usize,
+    pub(super) all: usize,
+}
+
+impl Rounds {
+    fn new(arm: &ArmReport, quantity: Quantity) -> Rounds {
+        let all = arm.rounds + arm.left_out.len();
+        Rounds { lost: all - arm.summary(quantity).map_or(0, |summary| summary.points.len()), all }
+    }
+
+    fn are_none_left(self) -> bool {
+        self.lost == self.all
+    }
+}
+
+/// The rounds that an arm and the first arm lost on a machine, and why the first of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Losses {
+    pub(super) of_first: Rounds,
+    pub(super) own: Rounds,
+    pub(super) why: String,
+}
+
+impl Losses {
+    /// None if the quantity was not measured, or if no round of either arm is left.
+    fn new(arms: &[ArmReport], arm: usize, quantity: Quantity) -> Option<Losses> {
+        let [of_first, own] = [0, arm].map(|arm| Rounds::new(&arms[arm], quantity));
+        let have_run = of_first.all > 0 && own.all > 0;
+        if !have_run || of_first.are_none_left() && own.are_none_left() {
+            return None;
+        }
+        let why = |arm: usize, rounds: Rounds| {
+            let left_out = arms[arm].left_out.first().map(|one| one.why.clone());
+            left_out.filter(|_| rounds.lost == arms[arm].left_out.len())
+        };
+        let (place, rounds) = if own.lost > 0 { (arm, own) } else { (0, of_first) };
+        let why = why(place, rounds).unwrap_or_else(|| "the energy is not known".to_owned());
+        Some(Losses { of_first, own, why })
+    }
+
+    /// Returns whether the arms lost so unlike numbers of rounds that the rest may be a selection.
+    pub(super) fn are_uneven(&self) -> bool {
+        // The rounds of a machine are few, so the level is high.
+        const LEVEL: f64 = 0.2;
+        self.own.are_none_left() != self.of_first.are_none_left() || self.p() <= LEVEL
+    }
+
+    /// The probability of numbers as unlike as these by chance.
+    pub(super) fn p(&self) -> f64 {
+        let counts = |rounds: Rounds| [rounds.lost, rounds.all];
+        stats::fisher(counts(self.own), counts(self.of_first)).unwrap_or(1.0)
+    }
+}
+
 /// Why a run directory cannot take part in a fleet's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MemberError {
@@ -130,6 +203,8 @@ pub enum MemberError {
     OneArm,
     #[error("it has no rounds")]
     NoRounds,
+    #[error("all rounds of all arms failed or were disturbed")]
+    NoneLeft,
     #[error("no block has both arms")]
     NoPairs,
     #[error("one block with both arms; {LEAST_PAIRS} are needed")]
@@ -151,7 +226,21 @@ impl Member {
             pairs: estimate.freedom as usize + 1,
             effects: [((1, Quantity::Performance), Known { estimate, step, is_computed: false })].into(),
             without: BTreeMap::new(),
+            losses: BTreeMap::new(),
+            unlike_itself: BTreeSet::new(),
         }
+    }
+
+    /// The same machine after its arms lost these rounds of 15.
+    pub(super) fn losing(mut self, first: usize, own: usize) -> Member {
+        let rounds = |lost| Rounds { lost, all: 15 };
+        let why = "the workload failed (exit code 1)".to_owned();
+        let losses = Losses { of_first: rounds(first), own: rounds(own), why };
+        if losses.are_uneven() {
+            self.effects.clear();
+        }
+        self.losses = [((1, Quantity::Performance), losses)].into();
+        self
     }
 
     /// The same machine with values that are computed from others that come in steps.
@@ -179,9 +268,20 @@ impl Member {
         let manifest = &directory.manifest;
         let (mut effects, mut without) = (BTreeMap::new(), BTreeMap::new());
         let mut pairs = 0;
-        for found in differences(manifest, &directory.rounds) {
+        let (arms, found) = differences(manifest, &directory.rounds);
+        let others: Vec<usize> = (1..arms.len()).filter(|arm| !arms[*arm].control).collect();
+        let unlike_itself: BTreeSet<Quantity> =
+            found.iter().filter(|one| one.is_unlike_itself).map(|one| one.quantity).collect();
+        let losses = losses(&manifest.workload.metric, &arms, &others);
+        let is_uneven = losses.values().any(Losses::are_uneven);
+        for found in found.into_iter().filter(|one| others.contains(&one.arm)) {
             let Differences { quantity, arm, logs, step, is_computed, .. } = found;
             pairs = pairs.max(found.pairs);
+            if unlike_itself.contains(&quantity)
+                || losses.get(&(arm, quantity)).is_some_and(Losses::are_uneven)
+            {
+                continue;
+            }
             if let Some(why) = found.why_none {
                 without.insert((arm, quantity), why);
             }
@@ -193,10 +293,12 @@ impl Member {
                 effects.insert((arm, quantity), Known { estimate, step, is_computed });
             }
         }
-        if effects.is_empty() && without.is_empty() {
+        if effects.is_empty() && without.is_empty() && !is_uneven && unlike_itself.is_empty() {
+            let is_none_left = |arm: &ArmReport| arm.rounds == 0 && !arm.left_out.is_empty();
             return Err(match pairs {
-                _ if manifest.arms.len() < 2 => MemberError::OneArm,
+                _ if others.is_empty() => MemberError::OneArm,
                 0 if directory.rounds.is_empty() => MemberError::NoRounds,
+                0 if arms.iter().all(is_none_left) => MemberError::NoneLeft,
                 0 => MemberError::NoPairs,
                 1 => MemberError::OnePair,
                 2.. => MemberError::FewPairs { pairs },
@@ -211,6 +313,8 @@ impl Member {
             pairs,
             effects,
             without,
+            losses,
+            unlike_itself,
         })
     }
 
@@ -223,6 +327,13 @@ impl Member {
     pub(super) fn why_none(&self, arm: usize, quantity: Quantity) -> Option<&str> {
         self.without.get(&(arm, quantity)).map(String::as_str)
     }
+}
+
+/// The rounds that these arms and the first arm lost in each quantity.
+fn losses(metric: &Metric, arms: &[ArmReport], others: &[usize]) -> BTreeMap<(usize, Quantity), Losses> {
+    let each =
+        Quantity::judged(metric).iter().flat_map(|quantity| others.iter().map(move |arm| (*arm, *quantity)));
+    each.filter_map(|(arm, quantity)| Some(((arm, quantity), Losses::new(arms, arm, quantity)?))).collect()
 }
 
 fn name(manifest: &Manifest, path: &Path) -> String {

@@ -23,6 +23,13 @@ pub struct FleetReport {
     /// ratios.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub without_ratio: Vec<WithoutRatio>,
+    /// Rounds that do not count, if there are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<LostRounds>,
+    /// Which machines are left out of which quantity, because their first arm differs from itself
+    /// (`--aa`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unlike_itself: Vec<UnlikeItself>,
 }
 
 impl FleetReport {
@@ -41,6 +48,33 @@ pub struct WithoutRatio {
     pub why: String,
     /// Several machines have such values, so the arm has no effect in this quantity.
     pub withholds: bool,
+}
+
+/// Rounds of an arm that do not count in a quantity on a machine: they failed, were disturbed, or
+/// have no value.
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
+pub struct LostRounds {
+    pub arm: usize,
+    pub quantity: Quantity,
+    pub machine: String,
+    pub lost: usize,
+    /// How many rounds the arm has.
+    pub rounds: usize,
+    /// The same of the first arm.
+    pub first_lost: usize,
+    pub first_rounds: usize,
+    /// Why the first of them does not count.
+    pub why: String,
+    /// The arms lost so unlike numbers of rounds (Fisher's exact test at 0.2, or all of one arm)
+    /// that the arm has no effect on this machine.
+    pub uneven: bool,
+}
+
+/// A machine whose first arm differs from itself in a quantity.
+#[derive(Debug, Clone, PartialEq, Eq, schemars::JsonSchema, serde::Serialize)]
+pub struct UnlikeItself {
+    pub machine: String,
+    pub quantity: Quantity,
 }
 
 /// A directory that could not be used, and why.
@@ -120,8 +154,11 @@ pub struct Effect {
     pub between: f64,
     /// The share of the scatter that is not the rounds' noise, 0 to 1.
     pub i_squared: f64,
-    /// The prediction interval of the effect on the next machine.
+    /// The prediction interval of the effect on the next machine. None if rounds are lost unevenly.
     pub next: Option<Interval>,
+    /// The arm and the first arm lost unlike numbers of rounds, on a machine or over all machines.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub lost_unevenly: bool,
     /// Machines on which it is better.
     pub better: usize,
     /// Machines on which it is worse.

@@ -1,14 +1,17 @@
 //! A fleet's report as text and as a page.
 
-use std::fmt::Write;
+use std::{collections::BTreeSet, fmt::Write};
 
 use flyball_plot::{Axis, Block, Chart, Mark, Page, Series, Table};
 use flyball_text::columns::{Cell, Columns, Painter, one_line};
 
 use super::{Screen, parts::style};
 use crate::{
-    analyse::{Verdict, is_coarse, rounding},
-    fleet::{ENOUGH_PAIRS, Effect, Fact, FactEffect, FleetReport, Odd, Pilot, WithoutRatio},
+    analyse::{Quantity, Verdict, is_coarse, rounding},
+    fleet::{
+        ENOUGH_PAIRS, Effect, Fact, FactEffect, FleetReport, LostRounds, MachineReport, Odd, Pilot,
+        WithoutRatio,
+    },
     metric::{Better, Metric},
     numbers::{between, level, p_value, percent, unsigned},
     stats::Interval,
@@ -45,9 +48,11 @@ pub fn fleet_text<P: Painter + Copy>(
         if metric.better == Better::Higher { "more" } else { "less" }
     );
     let _ = writeln!(out, "against   {}\n", one_line(report.experiment.arms[0].0.clone()));
-    out.push_str(&grid(report).render_within(screen.painter, screen.width));
-    if let arms @ 3.. = report.experiment.arms.len() {
-        let _ = writeln!(out, "intervals and words of each quantity hold together for its {} arms", arms - 1);
+    if !report.effects.is_empty() {
+        out.push_str(&grid(report).render_within(screen.painter, screen.width));
+    }
+    if let arms @ 2.. = report.experiment.others().count() {
+        let _ = writeln!(out, "intervals and words of each quantity hold together for its {arms} arms");
     }
     if report.effects.iter().any(|effect| effect.quantity != report.effects[0].quantity) {
         let _ = writeln!(
@@ -174,7 +179,9 @@ fn sentence(report: &FleetReport, effect: &Effect) -> String {
         0 => String::new(),
         count => format!(", but better on {count} of {} machines", effect.machines),
     };
-    let next = if effect.next.is_some() {
+    let next = if effect.lost_unevenly {
+        "; the next machine is not predicted, because rounds are left out unevenly (see the notes)"
+    } else if effect.next.is_some() {
         "; the next machine may go either way"
     } else {
         "; what the next machine does is not known from so few"
@@ -356,10 +363,13 @@ fn notes(report: &FleetReport) -> Vec<String> {
         }
     }
     notes.extend(without_ratio(report));
+    notes.extend(lost(report));
+    notes.extend(unlike_itself(report));
     if !report.missing.is_empty() {
         notes.push(format!("no results from {}", some(&report.missing, |name| one_line(name.clone()))));
     }
-    let few = report.machines.iter().filter(|machine| machine.pairs < ENOUGH_PAIRS).count();
+    let is_short = |machine: &&MachineReport| machine.pairs < ENOUGH_PAIRS && !machine.effects.is_empty();
+    let few = report.machines.iter().filter(is_short).count();
     if few > 0 {
         notes.push(format!(
             "{few} of {} machines have fewer than {ENOUGH_PAIRS} blocks: then an interval of 95 % holds in 86 to 95 % of \
@@ -367,7 +377,8 @@ fn notes(report: &FleetReport) -> Vec<String> {
             report.machines.len()
         ));
     }
-    if report.effects.is_empty() && report.without_ratio.is_empty() {
+    let is_left_out = report.lost.iter().any(|one| one.uneven) || !report.unlike_itself.is_empty();
+    if report.effects.is_empty() && report.without_ratio.is_empty() && !is_left_out {
         notes.push("nothing to put together: no quantity was measured on two machines".to_owned());
     }
     notes
@@ -387,6 +398,65 @@ fn without_ratio(report: &FleetReport) -> Vec<String> {
         }
     };
     report.without_ratio.chunk_by(is_same).map(note).collect()
+}
+
+/// Names the machines on which rounds of an arm do not count.
+fn lost(report: &FleetReport) -> Vec<String> {
+    let name = |arm: usize| one_line(report.experiment.arms[arm].0.clone());
+    let place = |one: &LostRounds| {
+        let count = if one.lost == one.rounds {
+            format!("all {}", one.rounds)
+        } else {
+            format!("{} of {}", one.lost, one.rounds)
+        };
+        let of_first = format!("{}: {} of {}", name(0), one.first_lost, one.first_rounds);
+        one_line(format!("{} ({count}; {of_first})", one.machine))
+    };
+    let note = |own: &[&LostRounds]| {
+        let (arm, first) = (name(own[0].arm), one_line(own[0].why.clone()));
+        let places = some(own, |one| place(one));
+        let metric = own[0].quantity.metric(&report.experiment.metric).name;
+        let of =
+            if own[0].quantity == Quantity::Performance { arm.clone() } else { format!("{arm}, {metric}") };
+        let rest = match (own[0].uneven, own.len()) {
+            (false, _) => String::new(),
+            (true, 1) => {
+                format!(". This machine does not count for {of}: its other rounds may be a selection")
+            }
+            (true, _) => {
+                format!(". These machines do not count for {of}: their other rounds may be a selection")
+            }
+        };
+        format!("{of}: rounds are left out on {places}; the first: {first}{rest}")
+    };
+    // Energy lacks the rounds that the metric lacks, and one note on these is enough.
+    let mut known = BTreeSet::new();
+    let all: Vec<&LostRounds> = report
+        .lost
+        .iter()
+        .filter(|one| known.insert((one.arm, &one.machine, one.lost, one.first_lost)))
+        .collect();
+    let key = |one: &LostRounds| (one.arm, one.quantity, one.uneven);
+    all.chunk_by(|one, other| key(one) == key(other)).map(note).collect()
+}
+
+/// Names the machines whose first arm differs from itself.
+fn unlike_itself(report: &FleetReport) -> Vec<String> {
+    let first = one_line(report.experiment.arms[0].0.clone());
+    let of = |quantity: &Quantity| {
+        let metric = quantity.metric(&report.experiment.metric).name;
+        let own: Vec<&String> = report
+            .unlike_itself
+            .iter()
+            .filter(|one| one.quantity == *quantity)
+            .map(|one| &one.machine)
+            .collect();
+        let machines = some(&own, |name| one_line((*name).clone()));
+        (!own.is_empty()).then(|| {
+            format!("{first} differs from itself (--aa) in {metric} on {machines}; left out of this quantity")
+        })
+    };
+    Quantity::judged(&report.experiment.metric).iter().filter_map(of).collect()
 }
 
 pub fn fleet_page(report: &FleetReport) -> Page {
