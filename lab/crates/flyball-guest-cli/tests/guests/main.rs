@@ -23,17 +23,19 @@ mod speed_select;
 mod top;
 mod trace;
 mod twin;
+mod wake;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().collect();
-    // Two suites copy this program into the guest and run it there, for the part of the test inside
-    // the guest.
+    // Three suites carry this program into the guest, where it does the part of the test that runs
+    // there.
     if let Some("--inside") = words.get(1).map(String::as_str) {
         match words[2].as_str() {
             "against_kernels" => against_kernels::inside(&words[3..]),
             "governors" => governors::inside(&words[3..]),
+            "wake" => wake::inside(),
             other => panic!("no suite '{other}' runs inside a guest"),
         }
         return ExitCode::SUCCESS;
@@ -52,5 +54,6 @@ fn main() -> ExitCode {
         ("speed_select", speed_select::suite()),
         ("top", top::suite()),
         ("trace", trace::suite()),
+        ("wake", wake::suite()),
     ])
 }
