@@ -15,7 +15,7 @@ pub struct WakeReport {
     pub seconds: f64,
     /// The watched CPUs: those of the request that are online and that the workload may use.
     pub cpus: CpuList,
-    /// CPUs that went offline meanwhile, or whose counters were reset.
+    /// CPUs that were asked for, and were offline at some time.
     pub left_out: CpuList,
     /// The cpuidle driver and governor; `null` without cpuidle.
     pub driver: Option<String>,

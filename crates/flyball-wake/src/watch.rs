@@ -26,6 +26,8 @@ const MAX_CAUSES: usize = 100;
 pub struct Watch<'h> {
     host: &'h dyn Host,
     cpus: CpuList,
+    /// Wanted, and offline from the start.
+    offline: CpuList,
     is_virtual: bool,
     table: Vec<IdleState>,
     threads: Option<Threads>,
@@ -129,6 +131,7 @@ impl<'h> Watch<'h> {
             tracing,
             before,
             cost: flyball_process::thread_time().saturating_sub(began),
+            offline: wanted.difference(&topology.online),
             cpus,
         })
     }
@@ -181,6 +184,10 @@ impl<'h> Watch<'h> {
             })
             .collect();
         let has_states = !self.table.is_empty();
+        let mut left_out = self.offline.clone();
+        if has_states {
+            left_out = left_out.union(&self.cpus.difference(&seen));
+        }
         let is_measured = self.table.iter().any(|state| state.measured_us.is_some());
         let workload = self.threads.as_ref().map(|threads| workload(threads, seconds, usage));
         let exits: Vec<_> = states.iter().map(WakeState::exits).collect();
@@ -193,7 +200,7 @@ impl<'h> Watch<'h> {
         let mut report = WakeReport {
             sentence: String::new(),
             seconds,
-            left_out: self.cpus.difference(&seen),
+            left_out,
             driver,
             governor,
             wakes: has_states.then(|| by_cpu.iter().map(|cpu| cpu.wakes).sum()),

@@ -36,8 +36,7 @@ pub(super) fn render(report: &WakeReport) -> String {
     }
     out.push('\n');
     if !report.left_out.is_empty() {
-        let _ =
-            writeln!(out, "left out, because they went offline meanwhile: CPUs {}", report.left_out.short());
+        let _ = writeln!(out, "left out, because they were offline: CPUs {}", report.left_out.short());
     }
     states(&mut out, report, paint);
     advice(&mut out, report);
