@@ -187,18 +187,16 @@ fn a_limit_is_compared_written_and_held() {
     assert!(
         held.contains("latency") && json.err.contains("flyball hold add NAME limit.toml --when program=")
     );
-    in_folder(&[
-        "-M",
-        "sim:tpmi-small,state=state",
-        "hold",
-        "add",
-        "db",
-        "limit.toml",
-        "--when",
-        "program=/x",
-    ]);
-    // On this processor exits cost nothing, so the driver's table is wrong, and nothing can be
-    // gained.
+    let when = [&hold[..6], &["--when", "program=/x"]].concat();
+    let would = in_folder(&[&when[..], &["-n"]].concat());
+    assert!(would.out.contains("latency"), "{}", would.text());
+    assert!(
+        would.err.contains("not active now: /x does not run; when active, it writes:"),
+        "{}",
+        would.text()
+    );
+    in_folder(&when);
+    // A processor whose exits cost nothing: the driver's table is wrong, and nothing is to be had.
     let machine = in_folder(&["sim", "show", "tpmi-small", "--toml"]).out;
     let machine = machine.replace("wake_us = 190, wake_spread_us = 40", "wake_us = 1");
     folder.put("quick.toml", machine.replace("wake_us = 210, wake_spread_us = 40", "wake_us = 1"));

@@ -230,12 +230,20 @@ fn at_boot(context: &Context, args: &Args, wanted: &[String]) -> Result<(PathBuf
     }
 }
 
-/// Prints what adding the hold would write.
+/// Prints what the hold writes when its condition is met.
 fn dry_run(context: &Context, host: &dyn Host, hold: Hold) -> Result<Exit, Failure> {
     let mut store = Store::load(&context.state()?, host)?;
     store.expire(moment(host).now);
+    let name = hold.name.clone();
     store.add(hold)?;
-    let effective = Effective::new(&store.holds, &facts(host, &store));
+    let facts = facts(host, &store);
+    if let Some(hold) = store.holds.iter_mut().find(|hold| hold.name == name)
+        && let Some(why) = hold.condition.as_ref().and_then(|condition| condition.unmet(&facts))
+    {
+        eprintln!("note: not active now: {why}; when active, it writes:");
+        hold.condition = None;
+    }
+    let effective = Effective::new(&store.holds, &facts);
     let snapshot = Snapshot::for_intent(host, &effective.intent)?;
     let wanted = effective.without(&store.left, &snapshot);
     change::print_plan(&reporter(context, host), &plan(&snapshot, &wanted)?, false)?;
