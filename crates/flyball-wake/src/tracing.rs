@@ -55,13 +55,12 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(
 /// reading, so that the records of all CPUs are in order.
 const SETTLE: u64 = 1_000_000;
 
-/// Above this many records per second, events are only recorded in windows from then on, so that
-/// recording and reading cost about 3 % of a CPU (docs/dev/trace.md).
-const MAX_RECORDS: u64 = 40_000;
+/// If there are more records than this in a second, only windows are recorded from then on, so that
+/// recording and reading cost less than 3 % of a CPU (docs/dev/trace.md).
+const MAX_RECORDS: u64 = 30_000;
 
-/// The target number of records per window. Switching the events costs about as much as 10,000
-/// records.
-const WINDOW_RECORDS: u64 = 30_000;
+/// The expected records of a window. Switching the events costs about as much as 10,000.
+const WINDOW_RECORDS: u64 = 10_000;
 
 /// Each period has one window at a random position, ns, so that something that happens once a
 /// second is neither always missed nor always seen.
