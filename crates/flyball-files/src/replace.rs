@@ -65,7 +65,8 @@ impl Replacement {
     /// Replaces `path` by a file without a name (`O_TMPFILE`) on the same file system.
     ///
     /// # Errors
-    /// The errno of linkat(2): `ENOENT` without /proc. `PermissionDenied` as [`Replacement::create`].
+    /// The errno of linkat(2): `ENOENT` without /proc. `PermissionDenied` as
+    /// [`Replacement::create`].
     pub fn from_unnamed(path: &Path, file: &File) -> io::Result<Replacement> {
         // AT_EMPTY_PATH would need CAP_DAC_READ_SEARCH; the link in /proc does not.
         let own = format!("/proc/self/fd/{}", file.as_raw_fd());

@@ -32,6 +32,5 @@ pub use pooled::{
 pub use power::{Test, pairs_needed, rounds_needed, rounds_to_show, shift_shown, spread_of_interval};
 pub use trend::{Trend, alike, trend};
 pub use unpaired::{
-    rank_sum, rank_sum_normal, rank_sum_tail, shift, shift_interval, smallest_rank_sum_p, trimmed_t,
-    unlike_shares, welch,
+    rank_sum, rank_sum_normal, rank_sum_tail, shift, shift_interval, smallest_rank_sum_p, trimmed_t, welch,
 };

@@ -10,8 +10,6 @@ use flyball_text::{
     wrap,
 };
 
-use crate::commands::may_be;
-
 /// The commands by purpose. A test compares them with the command line.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Look", &["show", "top", "get", "explain", "why", "wake", "doctor", "exporter"]),
@@ -69,16 +67,20 @@ const SHORT: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The command line `top` with help that fits `width` columns; `short` for the help of -h.
-pub(crate) fn command(top: Command, width: usize, short: bool) -> Command {
+/// Returns the command line `top` with help that fits `width` columns; `short` for the help of -h.
+/// Fits only commands that the command line may have: all of them take longer than many commands
+/// run.
+pub(crate) fn command(top: Command, width: usize, short: bool, may_be: impl Fn(&str) -> bool) -> Command {
     let mut top = without_machine(top);
+    let names = top.get_subcommands().map(Command::get_name).filter(|name| may_be(name));
+    let names: Vec<String> = names.map(str::to_owned).collect();
     if short {
-        top = main_options(top);
+        top = main_options(top, &names);
     }
     top = top.term_width(width);
     let commands = list(&top, width);
     let options = options(&top, width);
-    for name in requested_commands(&top) {
+    for name in names {
         top = top.mut_subcommand(&name, |command| fitted(command, width, &format!("flyball {name}"), ""));
         if short {
             top =
@@ -91,12 +93,6 @@ pub(crate) fn command(top: Command, width: usize, short: bool) -> Command {
         "{about}.\n\nUsage: flyball [OPTIONS] COMMAND ...\n\n{commands}\n{options}\n{}",
         after(&blocks(FIRST), true, width)
     ))
-}
-
-/// Returns the commands whose help this command line may print. Fitting the help of all commands
-/// takes longer than many commands run.
-fn requested_commands(top: &Command) -> Vec<String> {
-    top.get_subcommands().map(Command::get_name).filter(|name| may_be(name)).map(str::to_owned).collect()
 }
 
 /// Returns the screen of `flyball` without arguments and of `flyball -h`.
@@ -165,11 +161,11 @@ pub(crate) fn without_machine(mut top: Command) -> Command {
 }
 
 /// Hides the global options and, in commands with dozens, all but the main options.
-fn main_options(mut top: Command) -> Command {
+fn main_options(mut top: Command, names: &[String]) -> Command {
     let globals: Vec<Arg> = top.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
-    for name in requested_commands(&top) {
-        let shown = SHORT.iter().find(|(command, _)| *command == name).map(|(_, shown)| shown);
-        top = top.mut_subcommand(&name, |command| {
+    for name in names {
+        let shown = SHORT.iter().find(|(command, _)| *command == name.as_str()).map(|(_, shown)| shown);
+        top = top.mut_subcommand(name, |command| {
             without_globals(command, &globals).mut_args(|arg| match shown {
                 Some(shown) if !shown.contains(&arg.get_id().as_str()) => arg.hide_short_help(true),
                 _ => arg,
@@ -330,7 +326,7 @@ mod tests {
 
     #[test]
     fn short_help_fits_a_small_terminal() {
-        let mut top = command(Cli::command(), 80, true);
+        let mut top = command(Cli::command(), 80, true, |_| true);
         top.build();
         for (name, shown) in SHORT {
             let text = top.find_subcommand_mut(name).unwrap().render_help().to_string();
@@ -351,7 +347,7 @@ mod tests {
     #[test]
     fn help_fits_its_width() {
         for width in [80, 100] {
-            let mut top = command(Cli::command(), width, false);
+            let mut top = command(Cli::command(), width, false, |_| true);
             // Propagates the width to subcommands.
             top.build();
             let mut all = vec![top];

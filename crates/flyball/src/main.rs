@@ -132,7 +132,7 @@ fn parse(color: ColorWhen, words: &[OsString]) -> Result<Cli, clap::Error> {
     // Fitting help to the terminal takes time, so only do it if help is printed.
     let with_help = || {
         let short = words.iter().take_while(|word| *word != "--").any(|word| word == "-h");
-        help::command(Cli::command(), help_width(), short)
+        help::command(Cli::command(), help_width(), short, commands::may_be)
     };
     let fitted = words.iter().any(|word| word == "-h" || word == "--help" || word == "help");
     let top = if fitted { with_help() } else { Cli::command() };

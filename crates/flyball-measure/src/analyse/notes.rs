@@ -240,8 +240,8 @@ pub(super) fn partial(report: &Report) -> Vec<String> {
     for comparison in report.comparisons.iter().filter(|one| one.partial) {
         let arm = &report.arms[comparison.arm];
         let name = comparison.quantity.metric(&report.workload.metric).name;
-        let (lost, of) = without_value(arm, comparison.quantity);
-        let (base_lost, of_base) = without_value(base, comparison.quantity);
+        let [lost, of] = without_value(arm, comparison.quantity);
+        let [base_lost, of_base] = without_value(base, comparison.quantity);
         let note = format!(
             "{}: {lost} of {} have no {name}, and {base_lost} of {of_base} of {}. What is said of {name} holds only for \
              the rounds that have it, and no limit on it is kept.",

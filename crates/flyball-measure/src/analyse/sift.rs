@@ -42,10 +42,11 @@ pub fn disturbance(manifest: &Manifest, round: &Round) -> Option<String> {
 /// Returns whether an arm may cause something, by how many of how many rounds of each arm have it:
 /// most rounds of an arm, or another share than that of the first arm's rounds (Fisher's exact
 /// test). To leave out such rounds would flatter the arm that has more of them.
-fn is_caused(arms: &[(usize, usize)]) -> bool {
+fn is_caused(arms: &[[usize; 2]]) -> bool {
     const CHANCE: f64 = 0.2;
     let first = arms.first().copied().unwrap_or_default();
-    arms.iter().any(|&(with, of)| with * 2 > of || stats::unlike_shares(first, (with, of)) <= CHANCE)
+    let is_unlike = |arm| stats::fisher(first, arm).is_some_and(|p| p <= CHANCE);
+    arms.iter().any(|&[with, of]| with * 2 > of || is_unlike([with, of]))
 }
 
 /// Returns whether rounds of an arm lack a value more often than those of the first arm, or mostly.
@@ -56,13 +57,13 @@ pub(super) fn is_partial(base: &ArmReport, arm: &ArmReport, quantity: Quantity) 
 
 /// Returns how many of an arm's rounds have no value of a quantity, because they failed or a meter
 /// did not answer, and how many rounds these are out of.
-pub(super) fn without_value(arm: &ArmReport, quantity: Quantity) -> (usize, usize) {
+pub(super) fn without_value(arm: &ArmReport, quantity: Quantity) -> [usize; 2] {
     let known = match quantity {
         // Peaks that are not known exactly have a bound.
         Quantity::PeakMemory => arm.rounds,
         _ => arm.summary(quantity).map_or(0, |summary| summary.points.len()),
     };
-    (arm.rounds + arm.failed - known, arm.rounds + arm.failed)
+    [arm.rounds + arm.failed - known, arm.rounds + arm.failed]
 }
 
 /// An arm's rounds, split into those that count and those that do not, and their conditions.
@@ -82,10 +83,10 @@ fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) -> Sifted<'a>
     let of_arm = |arm: usize| rounds.iter().copied().filter(move |round| round.arm == arm);
     let own: Vec<&Round> = of_arm(arm).collect();
     // How many rounds of each arm are so, of those of which it is known.
-    let shares = |is: &dyn Fn(&Round) -> Option<bool>| -> Vec<(usize, usize)> {
+    let shares = |is: &dyn Fn(&Round) -> Option<bool>| -> Vec<[usize; 2]> {
         let share = |arm| {
             let known: Vec<bool> = of_arm(arm).filter_map(is).collect();
-            (known.iter().filter(|is| **is).count(), known.len())
+            [known.iter().filter(|is| **is).count(), known.len()]
         };
         (0..manifest.arms.len()).map(share).collect()
     };

@@ -63,8 +63,8 @@ pub(super) fn conclusion(report: &Report, arms: &Arms) -> Vec<(String, String)> 
     all
 }
 
-/// The arms without a verdict in a quantity: values of zero have no ratios, or rounds have no value.
-/// Any of them may be the best.
+/// The arms without a verdict in a quantity: values of zero have no ratios, or rounds have no
+/// value. Any of them may be the best.
 fn unjudged(report: &Report, arms: &Arms, quantity: Quantity) -> Vec<String> {
     let of_quantity = || report.comparisons.iter().filter(|one| one.quantity == quantity && !one.partial);
     let is_compared = |arm: usize| of_quantity().any(|one| one.arm == arm || one.base == arm);

@@ -2,7 +2,7 @@
 //! rank-sum test with its exact null distribution, the shift between groups with its interval, and
 //! Welch's t test.
 
-use statrs::distribution::{ContinuousCDF, Discrete, Hypergeometric, Normal, StudentsT};
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::{
     interval::Interval,
@@ -228,16 +228,6 @@ pub fn welch(a: &[f64], b: &[f64]) -> Option<f64> {
     // Groups without any spread give 0/0 here, which StudentsT refuses.
     let distribution = StudentsT::new(0.0, 1.0, freedom).ok()?;
     t.is_finite().then(|| (2.0 * distribution.sf(t.abs())).min(1.0))
-}
-
-/// The two-sided probability of shares this unlike if all have one share (Fisher's exact test).
-/// Each group is how many have something, and of how many.
-pub fn unlike_shares((a, of_a): (usize, usize), (b, of_b): (usize, usize)) -> f64 {
-    let drawn = Hypergeometric::new((of_a + of_b) as u64, (a + b) as u64, of_a as u64);
-    drawn.map_or(1.0, |drawn| {
-        let seen = drawn.pmf(a as u64) * (1.0 + 1e-7);
-        (0..=(a + b) as u64).map(|count| drawn.pmf(count)).filter(|p| *p <= seen).sum::<f64>().min(1.0)
-    })
 }
 
 #[cfg(test)]

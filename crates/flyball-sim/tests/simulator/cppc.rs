@@ -57,8 +57,8 @@ fn registers_take_and_refuse_what_the_driver_does() {
         assert_eq!(grace.write(&format!("{POLICY}/{name}"), text), wrote, "{name}={text}");
         assert_eq!(grace.policy([name]), [read], "{name}={text}");
     }
-    // The switch of the machine, which has nothing to switch, refuses both words, and then shows the
-    // other one.
+    // The switch of the machine, which has nothing to switch, refuses both words, and then shows
+    // the other one.
     for (text, read) in [("1", "0"), ("0", "1"), ("0", "1"), ("1", "0")] {
         assert_eq!(grace.write("cpufreq/boost", text), Err(Errno::INVAL));
         assert_eq!(grace.read("cpufreq/boost"), read);

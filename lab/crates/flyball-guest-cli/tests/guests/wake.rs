@@ -29,8 +29,8 @@ const INNER: &str = "/tmp/inner";
 const SPINNER: &str = "/tmp/spinner";
 
 /// While a loop keeps CPU 1 awake, its counters stand still: they are read then, so that the counts
-/// have to be equal. Pinned to CPU 0, flyball wakes CPU 1 as seldom as it can. schedutil would change
-/// its frequency by interrupts.
+/// have to be equal. Pinned to CPU 0, flyball wakes CPU 1 as seldom as it can. schedutil would
+/// change its frequency by interrupts.
 const SCRIPT: &str = "
     for policy in /sys/devices/system/cpu/cpufreq/policy*; do echo performance > $policy/scaling_governor; done
     taskset 2 sh -c 'while :; do :; done' &
@@ -141,8 +141,8 @@ fn watch(kernel: &str) -> Result<(), Failed> {
             sums[usize::from(cause["kind"] == kind && cause["name"] == name)] += count;
         }
     }
-    // Now and then another interrupt comes first, or the CPU is awake already: more often in the guest
-    // of a busy host.
+    // Now and then another interrupt comes first, or the CPU is awake already: more often in the
+    // guest of a busy host.
     let [wrong, right] = sums;
     println!("{kernel}: {right:.0} exits by the planted source, {wrong:.0} by others");
     if right < COUNT as f64 || right < 0.98 * (right + wrong) {
