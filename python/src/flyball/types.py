@@ -841,16 +841,6 @@ Fix = Union["Fix1", "Fix2", "Fix3", "Fix4"]
 Form = Literal["step", "drift", "spread"]
 
 
-class Found(TypedDict):
-    """One series with its shifts."""
-
-    name: str
-    runs: int
-    season: NotRequired[float]
-    shifts: List[Explained]
-    unit: str
-
-
 class GateAnswer(TypedDict):
     """An arm checked against a limit."""
 
@@ -1023,7 +1013,7 @@ KnobValue = str
 
 
 class Lag(TypedDict):
-    """Delay from request to frequency: the module's source says what is counted."""
+    """From request to frequency: see the module's source for what is counted."""
 
     count: int
     max_ms: float
