@@ -23,7 +23,7 @@ const MAX_HOSTS: u64 = 16 << 20;
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct FleetArgs {
     /// Combine run directories of many machines; a DIR may contain such directories.
-    #[arg(long, conflicts_with_all = ["export_markdown", "export_json", "plot", "time_limit"])]
+    #[arg(long, conflicts_with_all = ["export_markdown", "export_json", "time_limit"])]
     pub fleet: bool,
 
     /// File with the expected machines, one per line; flyball names those without results.
