@@ -4,8 +4,8 @@
 //!
 //! 1. limits that are a frequency, in the order of [`Limiter::ALL`];
 //! 2. limits that show only in their effect and that a package's CPUs share: first the one that
-//! would leave the lowest frequency alone. The others only cost what they take below it, which is
-//! the controllers' ripple;
+//!    would leave the lowest frequency alone. The others only cost what they take below it, which is
+//!    the controllers' ripple;
 //! 3. what slows one CPU down more than the others.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]

@@ -263,6 +263,7 @@ impl<'h> Transaction<'h> {
         let mut rest: Vec<Change> = Vec::new();
         let (mut first, mut has_retried) = (true, false);
         let mut intent = intent.clone();
+        let continues = on_refusal == OnRefusal::Continue;
         loop {
             if !applied.made.is_empty() {
                 // A limit moved by these writes may show its old value until a kernel worker has
@@ -272,16 +273,14 @@ impl<'h> Transaction<'h> {
             let fresh = match planned.take() {
                 Some(planned) => Ok(planned),
                 // Another program may have written during the first snapshot.
-                None if on_refusal == OnRefusal::Continue => {
-                    self.look(&intent).or_else(|_| self.look(&intent))
-                }
+                None if continues => self.look(&intent).or_else(|_| self.look(&intent)),
                 None => self.look(&intent),
             };
             let ((Plan { changes, notes, .. }, chosen), mut known) = match fresh {
                 Ok(fresh) => fresh,
                 // Nothing was written yet, so there is no restoration to report.
                 Err(error) if first => return Err(ApplyError::Plan(error)),
-                Err(error) if on_refusal == OnRefusal::Continue => {
+                Err(error) if continues => {
                     applied.refuse(rest, &error);
                     break;
                 }
