@@ -67,7 +67,7 @@ const ROUNDS: [Column; 24] = [
     ("block", Type::Integer, "rounds of one boot and block are compared as pairs"),
     ("boot", Type::Integer, "the boot of the input, from 0"),
     ("warm_up", Type::Truth, "whether it was only to warm up; such rounds do not count"),
-    ("failure", Type::Text, "how it failed, if it did"),
+    ("failure", Type::Text, "how it failed, if it did (hyperfine: any exit code but 0)"),
     ("value", Type::Exact, "what was measured"),
     ("seconds", Type::Exact, "from start to end"),
     ("energy_j", Type::Exact, "energy of the packages"),
