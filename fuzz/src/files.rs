@@ -13,8 +13,8 @@ use flyball_files::{Dir, Limits, TarError, archive, unpack};
 use flyball_host::{Archive, Host, Recorded};
 use flyball_measure::{RunDirectory, analyse, render};
 use flyball_monitor::file::Recording;
-use flyball_text::columns::Unstyled;
 use flyball_simhost::{SimHost, SimSetup};
+use flyball_text::columns::Unstyled;
 
 use crate::{outcome, plain, texts::look};
 
@@ -104,7 +104,8 @@ pub fn samples(bytes: &[u8]) -> String {
 
 fn read_samples(bytes: &[u8]) -> String {
     outcome(Recording::open(vec![Cursor::new(bytes)]), |mut recording| {
-        let known = (0..recording.len()).filter(|index| matches!(recording.sample(*index), Ok(Some(_)))).count();
+        let known =
+            (0..recording.len()).filter(|index| matches!(recording.sample(*index), Ok(Some(_)))).count();
         let _ = recording.index_at(recording.span().1);
         format!("{} {} {}", known.min(40), recording.lost().torn, recording.lost().samples.min(40))
     })
