@@ -46,7 +46,7 @@ use self::{
 };
 pub(crate) use self::{
     notes::is_first,
-    sift::disturbed_blocks,
+    sift::{are_unlike, disturbed_blocks},
     values::{is_uneven, two_levels},
 };
 use crate::{

@@ -11,7 +11,7 @@ use super::{
     judge::{Correction, compare_summaries},
     quantity::Quantity,
     report::{ArmReport, CaseReport, Comparison, Summary, Verdict},
-    sift::{case_summaries, is_partial},
+    sift::{case_summaries, mark_partial},
 };
 use crate::{
     run_directory::{Manifest, Round},
@@ -132,10 +132,7 @@ pub(super) fn cases(manifest: &Manifest, rounds: &[&Round], reports: &[ArmReport
             if is_odd {
                 comparison.verdict = Verdict::NoDifferenceShown;
             }
-            if is_partial(&reports[0], &reports[comparison.arm], Quantity::Performance) {
-                comparison.partial = true;
-                comparison.without_same();
-            }
+            mark_partial(&mut comparison, reports, Quantity::Performance);
             let Some(other) = own[comparison.arm] else { continue };
             let marks = marks(&[(base, 0), (other, comparison.arm)], manifest);
             found.push(CaseReport {

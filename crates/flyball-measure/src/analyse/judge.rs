@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     quantity::{Quantity, has_logarithm},
     report::{ArmReport, Comparison, Steadiness, Summary, Verdict},
-    sift::is_partial,
+    sift::mark_partial,
     values::{is_uneven, step},
 };
 use crate::{
@@ -162,10 +162,7 @@ pub(super) fn compare(
     let summaries: Vec<Option<&Summary>> = arms.iter().map(|arm| arm.summary(quantity)).collect();
     let mut found = compare_summaries(manifest, &summaries, correction);
     for comparison in &mut found {
-        if is_partial(&arms[0], &arms[comparison.arm], quantity) {
-            comparison.partial = true;
-            comparison.without_same();
-        }
+        mark_partial(comparison, arms, quantity);
     }
     found
 }

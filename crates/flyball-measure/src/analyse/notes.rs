@@ -236,24 +236,20 @@ pub(super) fn runs_for_fixed_time(workload: &WorkloadNote, arms: &[ArmReport]) -
 /// Names the arms whose rounds have no value more often than those of the first arm.
 pub(super) fn partial(report: &Report) -> Vec<String> {
     let base = &report.arms[0];
-    let mut notes: Vec<String> = Vec::new();
-    for comparison in report.comparisons.iter().filter(|one| one.partial) {
+    let note = |comparison: &Comparison| {
         let arm = &report.arms[comparison.arm];
         let name = comparison.quantity.metric(&report.workload.metric).name;
         let [lost, of] = without_value(arm, comparison.quantity);
         let [base_lost, of_base] = without_value(base, comparison.quantity);
-        let note = format!(
+        format!(
             "{}: {lost} of {} have no {name}, and {base_lost} of {of_base} of {}. What is said of {name} holds only for \
              the rounds that have it, and no limit on it is kept.",
             arm.name,
             counted(of, "round"),
             base.name
-        );
-        if !notes.contains(&note) {
-            notes.push(note);
-        }
-    }
-    notes
+        )
+    };
+    report.comparisons.iter().filter(|one| one.partial).map(note).collect()
 }
 
 /// Notes that an arm slows or speeds up the round after it, by heat, caches or turbo budget. In

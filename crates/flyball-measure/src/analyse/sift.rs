@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     quantity::Quantity,
-    report::{ArmReport, Drift, Grades, LeftOut, Origin, Point, Summary, Watts},
+    report::{ArmReport, Comparison, Drift, Grades, LeftOut, Origin, Point, Summary, Watts},
 };
 use crate::{
     meter::{Domain, WakeNote},
@@ -43,16 +43,29 @@ pub fn disturbance(manifest: &Manifest, round: &Round) -> Option<String> {
 /// most rounds of an arm, or another share than that of the first arm's rounds (Fisher's exact
 /// test). To leave out such rounds would flatter the arm that has more of them.
 fn is_caused(arms: &[[usize; 2]]) -> bool {
-    const CHANCE: f64 = 0.2;
     let first = arms.first().copied().unwrap_or_default();
-    let is_unlike = |arm| stats::fisher(first, arm).is_some_and(|p| p <= CHANCE);
-    arms.iter().any(|&[with, of]| with * 2 > of || is_unlike([with, of]))
+    arms.iter().any(|&[with, of]| with * 2 > of || are_unlike(first, [with, of]))
+}
+
+/// Returns whether two shares of rounds, each as a count of how many, differ by more than chance:
+/// whether the arms lose such rounds for reasons of their own (Fisher's exact test).
+pub(crate) fn are_unlike(one: [usize; 2], other: [usize; 2]) -> bool {
+    const CHANCE: f64 = 0.2;
+    stats::fisher(one, other).is_some_and(|p| p <= CHANCE)
 }
 
 /// Returns whether rounds of an arm lack a value more often than those of the first arm, or mostly.
 /// The comparison then holds only for rounds that have one.
 pub(super) fn is_partial(base: &ArmReport, arm: &ArmReport, quantity: Quantity) -> bool {
     is_caused(&[base, arm].map(|arm| without_value(arm, quantity)))
+}
+
+/// Marks a comparison of partly missing values, which shows no arms to be the same.
+pub(super) fn mark_partial(comparison: &mut Comparison, arms: &[ArmReport], quantity: Quantity) {
+    comparison.partial = is_partial(&arms[0], &arms[comparison.arm], quantity);
+    if comparison.partial {
+        comparison.without_same();
+    }
 }
 
 /// Returns how many of an arm's rounds have no value of a quantity, because they failed or a meter
@@ -80,15 +93,17 @@ struct Sifted<'a> {
 /// Splits an arm's rounds into those that count and those that do not, by their outcome and
 /// conditions, never by their values.
 fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) -> Sifted<'a> {
-    let of_arm = |arm: usize| rounds.iter().copied().filter(move |round| round.arm == arm);
-    let own: Vec<&Round> = of_arm(arm).collect();
+    let own: Vec<&Round> = rounds.iter().copied().filter(|round| round.arm == arm).collect();
     // How many rounds of each arm are so, of those of which it is known.
     let shares = |is: &dyn Fn(&Round) -> Option<bool>| -> Vec<[usize; 2]> {
-        let share = |arm| {
-            let known: Vec<bool> = of_arm(arm).filter_map(is).collect();
-            [known.iter().filter(|is| **is).count(), known.len()]
-        };
-        (0..manifest.arms.len()).map(share).collect()
+        let mut shares = vec![[0, 0]; manifest.arms.len()];
+        for round in rounds {
+            if let (Some(is), Some(share)) = (is(round), shares.get_mut(round.arm)) {
+                share[0] += usize::from(is);
+                share[1] += 1;
+            }
+        }
+        shares
     };
     // A round whose throttling the kernel does not count is not hot.
     let is_hot = |round: &Round| round.readings.throttled.is_some_and(|count| count > 0);
@@ -108,9 +123,9 @@ fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) -> Sifted<'a>
         (source.may_be_own() || manifest.quiet.is_none())
             && is_caused(&shares(&|round| is_seen(round).then(|| has(round))))
     };
-    let counts: BTreeSet<Source> =
+    let mut counts: BTreeSet<Source> =
         disturbed.iter().flatten().filter(|one| bad(one)).map(|one| one.source).collect();
-    let counts: BTreeSet<Source> = counts.into_iter().filter(|source| is_own(*source)).collect();
+    counts.retain(|source| is_own(*source));
     let runs_beside = !manifest.workload.background.is_empty() || manifest.workload.server.is_some();
     let mut grades = None;
     let mut left_out = Vec::new();

@@ -11,7 +11,7 @@ use strum::VariantArray as _;
 
 use super::LEAST_PAIRS;
 use crate::{
-    analyse::{ArmReport, Differences, Quantity, differences, is_coarse},
+    analyse::{ArmReport, Differences, Quantity, are_unlike, differences, is_coarse},
     metric::Metric,
     run_directory::{Manifest, RunDirectory},
     stats::{self, Estimate},
@@ -152,6 +152,10 @@ impl Rounds {
         Rounds { lost: all - arm.summary(quantity).map_or(0, |summary| summary.points.len()), all }
     }
 
+    fn share(self) -> [usize; 2] {
+        [self.lost, self.all]
+    }
+
     fn are_none_left(self) -> bool {
         self.lost == self.all
     }
@@ -184,15 +188,13 @@ impl Losses {
 
     /// Returns whether the arms lost so unlike numbers of rounds that the rest may be a selection.
     pub(super) fn are_uneven(&self) -> bool {
-        // The rounds of a machine are few, so the level is high.
-        const LEVEL: f64 = 0.2;
-        self.own.are_none_left() != self.of_first.are_none_left() || self.p() <= LEVEL
+        self.own.are_none_left() != self.of_first.are_none_left()
+            || are_unlike(self.own.share(), self.of_first.share())
     }
 
     /// The probability of numbers as unlike as these by chance.
     pub(super) fn p(&self) -> f64 {
-        let counts = |rounds: Rounds| [rounds.lost, rounds.all];
-        stats::fisher(counts(self.own), counts(self.of_first)).unwrap_or(1.0)
+        stats::fisher(self.own.share(), self.of_first.share()).unwrap_or(1.0)
     }
 }
 
