@@ -127,8 +127,8 @@ pub fn lines<'l>(writes: impl IntoIterator<Item = (&'l Location, String)>, each:
     out
 }
 
-/// Returns the power domains for the start of a line: two lists if the domains are all combinations
-/// of both, otherwise each name.
+/// Returns the power domains for the start of a line. If they are all combinations of some packages
+/// and some domains, these are two lists. Otherwise each domain is named.
 fn domains_label(domains: &[Option<(u8, u8)>]) -> String {
     let all: BTreeSet<(u8, u8)> = domains.iter().flatten().copied().collect();
     let list = |numbers: &mut dyn Iterator<Item = u8>| numbers.map(u32::from).collect::<CpuList>();

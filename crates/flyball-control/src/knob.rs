@@ -215,7 +215,7 @@ pub enum Mechanism {
         /// True if flyball may write it.
         write: bool,
     },
-    /// Whether the CPU is in the CPU list of a file.
+    /// Whether the file's list of CPUs contains the CPU.
     Member { path: &'static str },
 }
 

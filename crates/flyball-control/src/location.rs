@@ -234,7 +234,7 @@ impl Location {
             // Only the owner of a state directory can write to its journal (`StateDir::create`), so
             // the commands in it are the owner's.
             Location::Command(knob) => knob.fault().is_none(),
-            // Its fields are a fixed set.
+            // Speed Select has a fixed set of fields.
             Location::SpeedSelect(_) => true,
         }
     }

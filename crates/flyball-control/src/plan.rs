@@ -141,9 +141,9 @@ struct Want {
 struct ExpectedState {
     /// The driver mode to switch to.
     mode: Option<String>,
-    /// Whether turbo, boost, SMT or CPUs will change, and with them perhaps the hardware's limits.
+    /// Whether turbo, boost, SMT or the online CPUs will change, which can move hardware limits.
     capacity: bool,
-    /// Whether the level of Speed Select will change.
+    /// Whether the Speed Select level will change.
     level: bool,
     /// CPUs that will be brought online.
     online: CpuList,

@@ -13,7 +13,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 const LAP: &str = "/sys/devices/platform/thinkpad_acpi/dytc_lapmode";
 
 /// How long heat counts after the kernel has counted it. The service checks at least once a minute,
-/// so two checks without heat end it.
+/// so two checks in a row without heat end it.
 const LASTS: Duration = Duration::from_secs(90);
 
 /// The counters of the packages (therm_throt.c), and when one last rose.

@@ -260,7 +260,7 @@ fn wrong_driver(facts: &Facts, writer: &Writer, mode: &str) -> Option<String> {
 enum When {
     Always,
     Active,
-    /// With preferred cores. Kernels before 7.2 do not test it.
+    /// If preferred cores are enabled. The tests of kernels before 7.2 do not check this.
     Preferred,
 }
 

@@ -237,7 +237,7 @@ impl<'h> Facts<'h> {
     /// Returns the value of a kernel parameter; `Some("")` if it has no value. If it occurs several
     /// times, the last value counts.
     pub fn parameter(&self, name: &str) -> Option<&str> {
-        // As in the kernel, each occurrence calls the parameter's setter, so the last one counts.
+        // The kernel calls the parameter's setter for each occurrence, so the last one counts.
         self.cmdline.as_deref()?.split_whitespace().rev().find_map(|word| match word.split_once('=') {
             Some((key, value)) if key == name => Some(value),
             None if word == name => Some(""),

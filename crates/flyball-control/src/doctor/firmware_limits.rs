@@ -442,7 +442,7 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
     {
         return None;
     }
-    // With HWP off the capabilities do not apply (and some processors fault on the register).
+    // If HWP is off, the capabilities do not apply, and some processors fault on the register.
     if facts.msr(first_cpu(facts), MSR_PM_ENABLE).is_ok_and(|value| value & 1 == 0) {
         return None;
     }

@@ -268,7 +268,7 @@ fn shorten(text: &str) -> String {
 
 fn cpuidle(facts: &Facts) -> Option<Answer> {
     let path = "/sys/devices/system/cpu/cpuidle/current_driver";
-    // With cpuidle.off=1 the kernel does not create the directory (cpuidle_init).
+    // If cpuidle.off=1 is set, the kernel does not create the directory (cpuidle_init).
     if facts.parameter("cpuidle.off") == Some("1") {
         let what = "the command line asks for no idle driver: idle CPUs then only halt";
         return Some(without(facts, warning(what), "cpuidle.off"));

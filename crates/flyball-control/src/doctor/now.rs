@@ -145,8 +145,8 @@ fn throttle_counts(facts: &Facts) -> Option<Throttled> {
                     let known = counts.packages.entry(package).or_default();
                     *known = (*known).max(events);
                 }
-                // With a package sensor the counter exists (therm_throt.c): without it the sum
-                // would be too small.
+                // A CPU with a package sensor has the counter (therm_throt.c). Without its events,
+                // the sum would be too small.
                 None if facts.flag("pts") => return None,
                 None => {}
             }

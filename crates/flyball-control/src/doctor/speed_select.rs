@@ -111,7 +111,7 @@ impl Classes {
         let lowers_maximum = class.high.zip(cpufreq.high).is_some_and(|(class, cpufreq)| class < cpufreq);
         let list = if class.is_below(cpufreq) || cpufreq.is_below(class) {
             &mut self.disjoint
-        // With cpufreq's minimum of 0, every class would count as narrower.
+        // `max`, because every class is above a minimum of 0, which cpufreq can have.
         } else if lowers_maximum || class.low > cpufreq.low.max(1) {
             &mut self.narrower
         } else {

@@ -6,7 +6,7 @@ use super::{Belongs, Bound, Id, Place, Planner, ReadError, Value, Wanted};
 
 impl Planner<'_> {
     /// Gives a package's entry the widest limit wanted for its clusters, if one is wanted for all
-    /// of them. If the entry need not become wider, it is not written, so that its bound stays.
+    /// of them. Does not write an entry that is wide enough, so that its bound stays.
     pub(super) fn widen_uncore_entries(&mut self) -> Result<(), ReadError> {
         let is_entry = |place: &Place| place.belongs == Belongs::ToAll && !place.at.is_uncore_cluster();
         let mut narrow = Vec::new();
